@@ -1,0 +1,1 @@
+//! Database, Cache and Backup: types, defaults, schema, what a change means. Pure.

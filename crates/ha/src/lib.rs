@@ -1,0 +1,1 @@
+//! The election protocol as pure state machines: register, positions, quorums.

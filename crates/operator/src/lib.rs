@@ -1,0 +1,1 @@
+//! Controllers: observe, decide, act, report.

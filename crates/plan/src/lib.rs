@@ -1,0 +1,1 @@
+//! What the operator decides: World in, Decision out. Pure.
