@@ -1,0 +1,1 @@
+//! What one instance does next.
