@@ -3,9 +3,6 @@
 /// Longest name of a Database: every derived name must fit a DNS label (63 bytes), and the longest suffix is `-replication`.
 pub const DATABASE_NAME_BYTES_MAX: usize = 50;
 
-/// PostgreSQL listens here in every pod; pods have addresses of their own.
-pub const POSTGRES_PORT: u16 = 5432;
-
 pub fn register(database: &str) -> String {
     database.to_owned()
 }
@@ -22,7 +19,9 @@ pub fn instance(database: &str, serial: u32) -> String {
 /// The serial of an instance of this database, if the name is one.
 pub fn serial(database: &str, instance: &str) -> Option<u32> {
     let digits = instance.strip_prefix(database)?.strip_prefix('-')?;
-    let canonical = !digits.is_empty() && !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let canonical = !digits.is_empty()
+        && !digits.starts_with('0')
+        && digits.bytes().all(|byte| byte.is_ascii_digit());
     if canonical { digits.parse().ok() } else { None }
 }
 

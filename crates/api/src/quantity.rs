@@ -46,15 +46,24 @@ impl FromStr for StorageSize {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidStorageSize(text.to_owned());
-        let digits_end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+        let digits_end = text
+            .find(|character: char| !character.is_ascii_digit())
+            .unwrap_or(text.len());
         let (digits, unit) = text.split_at(digits_end);
-        let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(invalid)?;
+        let factor = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, factor)| *factor)
+            .ok_or_else(invalid)?;
         if digits.starts_with('0') || digits.len() > 18 {
             return Err(invalid());
         }
         let number: u64 = digits.parse().map_err(|_| invalid())?;
         let bytes = number.checked_mul(factor).ok_or_else(invalid)?;
-        Ok(Self { text: text.to_owned(), bytes })
+        Ok(Self {
+            text: text.to_owned(),
+            bytes,
+        })
     }
 }
 

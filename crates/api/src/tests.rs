@@ -58,21 +58,47 @@ fn sizes_compare_by_value_and_keep_their_spelling() {
     assert_eq!(size("1024Mi"), size("1Gi"));
     assert!(size("50Gi").unwrap() > size("50G").unwrap());
     assert_eq!(size("50G").unwrap().to_string(), "50G");
-    for wrong in ["", "0", "-1Gi", "1.5Gi", "Gi", "10 Gi", "010Gi", "1Zi", "99999999999999999999Gi", "1Gi\n"] {
+    for wrong in [
+        "",
+        "0",
+        "-1Gi",
+        "1.5Gi",
+        "Gi",
+        "10 Gi",
+        "010Gi",
+        "1Zi",
+        "99999999999999999999Gi",
+        "1Gi\n",
+    ] {
         assert!(size(wrong).is_err(), "{wrong:?}");
     }
 }
 
 #[test]
 fn serials_are_read_back_only_from_our_own_names() {
-    assert_eq!(names::serial("harbours", &names::instance("harbours", 12)), Some(12));
-    for other in ["harbours", "harbours-", "harbours-01", "harbours-1x", "harbours-rw", "harbour-1", "harbours-0", "harbours-99999999999"] {
+    assert_eq!(
+        names::serial("harbours", &names::instance("harbours", 12)),
+        Some(12)
+    );
+    for other in [
+        "harbours",
+        "harbours-",
+        "harbours-01",
+        "harbours-1x",
+        "harbours-rw",
+        "harbour-1",
+        "harbours-0",
+        "harbours-99999999999",
+    ] {
         assert_eq!(names::serial("harbours", other), None, "{other}");
     }
 }
 
 #[test]
 fn endpoints_have_the_documented_names() {
-    let all: Vec<String> = Endpoint::ALL.iter().map(|endpoint| endpoint.service("harbours")).collect();
+    let all: Vec<String> = Endpoint::ALL
+        .iter()
+        .map(|endpoint| endpoint.service("harbours"))
+        .collect();
     assert_eq!(all, ["harbours-rw", "harbours-ro", "harbours-r"]);
 }

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::status::{
-    Condition, ConditionReason, ConditionStatus, ConditionType, DatabaseStatus, Endpoints, InstanceRole, InstanceStatus, Phase,
+    Condition, ConditionReason, ConditionStatus, ConditionType, DatabaseStatus, Endpoints,
+    InstanceRole, InstanceStatus, Phase,
 };
 use crate::quantity::StorageSize;
 
@@ -27,13 +28,47 @@ pub const REPLICAS_MAX: u32 = 15;
     status = "DatabaseStatus",
     derive = "PartialEq",
     doc = "A PostgreSQL database with PostGIS: a primary, its replicas, their volumes, services and credentials.",
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready", description = "Instances that are ready, of those asked for."),
-    printcolumn(name = "Primary", type_ = "string", json_path = ".status.primary", description = "The instance that accepts writes."),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "PostgreSQL's version."),
-    printcolumn(name = "Storage", type_ = "string", json_path = ".spec.storage.size", description = "Size of each instance's volume."),
-    printcolumn(name = "Status", type_ = "string", json_path = ".status.phase", description = "Where the database is in its life."),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since it was created."),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.ready",
+        description = "Instances that are ready, of those asked for."
+    ),
+    printcolumn(
+        name = "Primary",
+        type_ = "string",
+        json_path = ".status.primary",
+        description = "The instance that accepts writes."
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "PostgreSQL's version."
+    ),
+    printcolumn(
+        name = "Storage",
+        type_ = "string",
+        json_path = ".spec.storage.size",
+        description = "Size of each instance's volume."
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Where the database is in its life."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since it was created."
+    ),
     crates(kube_core = "::kube_core", kube = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]

@@ -118,7 +118,9 @@ pub struct Condition {
     pub last_transition_time: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ConditionType {
     /// The primary accepts writes and every instance asked for is ready.
     Ready,

@@ -1,0 +1,371 @@
+//! What the status says: phase, conditions, instances, and the Events that tell of a turn.
+
+use geodb_api::labels;
+use geodb_api::names::Endpoint;
+use geodb_api::quantity::StorageSize;
+use geodb_api::v2::{
+    ConditionReason, ConditionType, DatabaseStatus, Endpoints, InstanceStatus, Phase,
+};
+use jiff::Timestamp;
+
+use crate::conditions::{self, Verdict};
+use crate::instances::{Fleet, Instance, State};
+use crate::step::{Decision, Event, EventReason, Step};
+use crate::world::World;
+
+/// What only a person can put right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    NameTooLong,
+    StorageCannotShrink {
+        asked: StorageSize,
+        largest: StorageSize,
+    },
+    PrimaryVolumeLost {
+        primary: String,
+    },
+    ForeignObject {
+        description: String,
+    },
+}
+
+impl Trouble {
+    pub fn reason(&self) -> ConditionReason {
+        match self {
+            Self::NameTooLong => ConditionReason::NameTooLong,
+            Self::StorageCannotShrink { .. } => ConditionReason::StorageCannotShrink,
+            Self::PrimaryVolumeLost { .. } => ConditionReason::PrimaryVolumeLost,
+            Self::ForeignObject { .. } => ConditionReason::ForeignObject,
+        }
+    }
+
+    /// What is wrong, and the way out.
+    pub fn message(&self) -> String {
+        match self {
+            Self::NameTooLong => format!(
+                "the name is longer than {} bytes, and names derived from it would not be valid: make a Database with a shorter name",
+                geodb_api::names::DATABASE_NAME_BYTES_MAX
+            ),
+            Self::StorageCannotShrink { asked, largest } => {
+                format!(
+                    "volumes cannot shrink: {asked} is asked for, {largest} is in use; set spec.storage.size to {largest} or more"
+                )
+            }
+            Self::PrimaryVolumeLost { primary } => format!(
+                "the volume of the primary {primary} is deleted or being deleted, and this version does not fail over: \
+                 do not delete its pod; copy the data out with pg_dump, or bring the claim {primary} back"
+            ),
+            Self::ForeignObject { description } => {
+                format!(
+                    "{description} exists and is not ours: delete or rename it, or use another name for the Database"
+                )
+            }
+        }
+    }
+}
+
+pub fn decision(
+    world: &World,
+    fleet: &Fleet<'_>,
+    steps: Vec<Step>,
+    mut events: Vec<Event>,
+    troubles: &[Trouble],
+    now: Timestamp,
+) -> Decision {
+    let verdicts = verdicts(world, fleet, troubles);
+    let phase = phase(world, fleet, troubles);
+    let status = status(world, fleet, phase, verdicts, &steps, now);
+    events.extend(turns(world, &status, troubles));
+    Decision {
+        steps,
+        status,
+        events,
+    }
+}
+
+pub fn deleting(
+    world: &World,
+    fleet: &Fleet<'_>,
+    steps: Vec<Step>,
+    events: Vec<Event>,
+    now: Timestamp,
+) -> Decision {
+    let message = format!("{} pods are still to stop", world.own_pods().count());
+    let verdicts = vec![
+        Verdict::new(
+            ConditionType::Ready,
+            false,
+            ConditionReason::Deleting,
+            "the Database is being deleted",
+        ),
+        Verdict::new(
+            ConditionType::Progressing,
+            true,
+            ConditionReason::Deleting,
+            message,
+        ),
+    ];
+    let status = status(world, fleet, Phase::Deleting, verdicts, &steps, now);
+    Decision {
+        steps,
+        status,
+        events,
+    }
+}
+
+fn primary<'a, 'w>(fleet: &'a Fleet<'w>) -> Option<&'a Instance<'w>> {
+    fleet
+        .members()
+        .find(|instance| instance.state == State::Primary)
+}
+
+fn primary_ready(fleet: &Fleet<'_>) -> bool {
+    primary(fleet).is_some_and(Instance::ready)
+}
+
+fn leaving(fleet: &Fleet<'_>) -> usize {
+    fleet.instances.len() - fleet.members().count()
+}
+
+fn complete(world: &World, fleet: &Fleet<'_>) -> bool {
+    let wanted = world.database.spec.replicas as usize;
+    primary_ready(fleet) && fleet.members().count() == wanted && fleet.ready_members() == wanted
+}
+
+fn phase(world: &World, fleet: &Fleet<'_>, troubles: &[Trouble]) -> Phase {
+    let was_complete = previous(world).is_some_and(|status| {
+        let asked_then = status
+            .ready
+            .as_deref()
+            .and_then(|ready| ready.split_once('/'))
+            .map(|(_, asked)| asked.to_owned());
+        asked_then.as_deref() == Some(&world.database.spec.replicas.to_string())
+            && matches!(
+                status.phase,
+                Some(Phase::Ready | Phase::Degraded | Phase::NeedsHuman)
+            )
+    });
+    if !troubles.is_empty() {
+        Phase::NeedsHuman
+    } else if !world.was_initialised() || world.primary().is_none() {
+        Phase::Creating
+    } else if complete(world, fleet) && leaving(fleet) == 0 {
+        Phase::Ready
+    } else if was_complete || !primary_ready(fleet) {
+        Phase::Degraded
+    } else {
+        Phase::Scaling
+    }
+}
+
+fn verdicts(world: &World, fleet: &Fleet<'_>, troubles: &[Trouble]) -> Vec<Verdict> {
+    let wanted = world.database.spec.replicas as usize;
+    let (ready, members, leaving) = (
+        fleet.ready_members(),
+        fleet.members().count(),
+        leaving(fleet),
+    );
+    let mut verdicts = Vec::with_capacity(4);
+    let (reason, message) = match (world.primary(), primary_ready(fleet)) {
+        (None, _) => (
+            ConditionReason::AwaitingFirstPrimary,
+            "no primary has published itself yet".to_owned(),
+        ),
+        (Some(name), false) => (
+            ConditionReason::PrimaryNotReady,
+            format!("the primary {name} is not ready{}", waiting(primary(fleet))),
+        ),
+        (Some(_), true) if complete(world, fleet) => (
+            ConditionReason::AllInstancesReady,
+            format!("accepts writes; {ready} of {wanted} instances are ready"),
+        ),
+        (Some(_), true) => (
+            ConditionReason::ReplicasNotReady,
+            format!("accepts writes; {ready} of {wanted} instances are ready"),
+        ),
+    };
+    verdicts.push(Verdict::new(
+        ConditionType::Ready,
+        complete(world, fleet),
+        reason,
+        message,
+    ));
+    let (progressing, reason, message) = if members < wanted {
+        (
+            true,
+            ConditionReason::AddingInstances,
+            format!("{members} of {wanted} instances exist"),
+        )
+    } else if members > wanted || leaving > 0 {
+        (
+            true,
+            ConditionReason::RemovingInstances,
+            format!(
+                "{} instances are leaving",
+                leaving.max(members - wanted.min(members))
+            ),
+        )
+    } else if world.primary().is_none() {
+        (
+            true,
+            ConditionReason::AwaitingFirstPrimary,
+            "the first instance makes the database".to_owned(),
+        )
+    } else if ready < wanted {
+        (
+            true,
+            ConditionReason::ReplicasNotReady,
+            format!("{} instances are not ready yet", wanted - ready),
+        )
+    } else {
+        (
+            false,
+            ConditionReason::AsAsked,
+            "everything asked for is there".to_owned(),
+        )
+    };
+    verdicts.push(Verdict::new(
+        ConditionType::Progressing,
+        progressing,
+        reason,
+        message,
+    ));
+    verdicts.push(match phase(world, fleet, troubles) {
+        Phase::Degraded if primary_ready(fleet) => Verdict::new(
+            ConditionType::Degraded,
+            true,
+            ConditionReason::ReplicasNotReady,
+            format!("{ready} of {wanted} instances are ready"),
+        ),
+        Phase::Degraded => Verdict::new(
+            ConditionType::Degraded,
+            true,
+            ConditionReason::PrimaryNotReady,
+            "writes are not possible now",
+        ),
+        _ => Verdict::new(
+            ConditionType::Degraded,
+            false,
+            ConditionReason::AsAsked,
+            "nothing that was there is away",
+        ),
+    });
+    verdicts.push(match troubles.first() {
+        Some(trouble) => Verdict::new(
+            ConditionType::NeedsHuman,
+            true,
+            trouble.reason(),
+            trouble.message(),
+        ),
+        None => Verdict::new(
+            ConditionType::NeedsHuman,
+            false,
+            ConditionReason::AsAsked,
+            "nothing needs a person",
+        ),
+    });
+    verdicts
+}
+
+fn waiting(instance: Option<&Instance<'_>>) -> String {
+    let waiting_for = instance.and_then(Instance::waiting_for);
+    waiting_for.map_or_else(String::new, |what| format!("; it waits for {what}"))
+}
+
+fn previous(world: &World) -> Option<&DatabaseStatus> {
+    world.database.status.as_ref()
+}
+
+fn status(
+    world: &World,
+    fleet: &Fleet<'_>,
+    phase: Phase,
+    verdicts: Vec<Verdict>,
+    steps: &[Step],
+    now: Timestamp,
+) -> DatabaseStatus {
+    let before = previous(world).cloned().unwrap_or_default();
+    let register = world.register.present().cloned().unwrap_or_default();
+    let service = |endpoint: Endpoint| {
+        format!(
+            "{}.{}.svc",
+            endpoint.service(world.name()),
+            world.namespace()
+        )
+    };
+    DatabaseStatus {
+        observed_generation: world.generation(),
+        phase: Some(phase),
+        ready: Some(format!(
+            "{}/{}",
+            fleet.ready_members(),
+            world.database.spec.replicas
+        )),
+        primary: register.primary.or_else(|| before.primary.clone()),
+        version: register.version.or_else(|| before.version.clone()),
+        epoch: register.epoch.max(before.epoch),
+        latest_instance: fleet.latest_serial.saturating_add(new_instances(steps)),
+        replicas: u32::try_from(fleet.members().count()).unwrap_or(u32::MAX),
+        selector: Some(format!("{}={}", labels::DATABASE, world.name())),
+        endpoints: Some(Endpoints {
+            read_write: service(Endpoint::ReadWrite),
+            read_only: service(Endpoint::ReadOnly),
+            read: service(Endpoint::Read),
+        }),
+        instances: fleet
+            .instances
+            .values()
+            .map(|instance| instance_status(world, instance))
+            .collect(),
+        conditions: conditions::merge(&before.conditions, verdicts, world.generation(), now),
+    }
+}
+
+/// Serials given out by these very steps count as used, whether or not the steps succeed.
+fn new_instances(steps: &[Step]) -> u32 {
+    let is_claim = |step: &&Step| matches!(step, Step::Create(manifest) if manifest["kind"] == "PersistentVolumeClaim");
+    u32::try_from(steps.iter().filter(is_claim).count()).unwrap_or(u32::MAX)
+}
+
+fn instance_status(world: &World, instance: &Instance<'_>) -> InstanceStatus {
+    InstanceStatus {
+        name: geodb_api::names::instance(world.name(), instance.serial),
+        role: instance.role(),
+        ready: instance.ready(),
+        waiting_for: instance.waiting_for(),
+    }
+}
+
+/// Events are told when something turns, never again while it stays so.
+fn turns(world: &World, status: &DatabaseStatus, troubles: &[Trouble]) -> Vec<Event> {
+    let before = previous(world).cloned().unwrap_or_default();
+    let mut events = Vec::new();
+    if status.primary != before.primary
+        && let Some(primary) = &status.primary
+    {
+        events.push(Event::normal(
+            EventReason::PrimaryPublished,
+            format!("{primary} is the primary, epoch {}", status.epoch),
+        ));
+    }
+    if status.phase != before.phase {
+        let ready = status.ready.as_deref().unwrap_or_default();
+        match status.phase {
+            Some(Phase::Ready) => events.push(Event::normal(
+                EventReason::Ready,
+                format!("{ready} instances are ready"),
+            )),
+            Some(Phase::Degraded) => events.push(Event::warning(
+                EventReason::Degraded,
+                format!("{ready} instances are ready"),
+            )),
+            _ => {}
+        }
+    }
+    if let Some(trouble) = troubles.first()
+        && !conditions::holds(&before.conditions, ConditionType::NeedsHuman)
+    {
+        events.push(Event::warning(EventReason::NeedsHuman, trouble.message()));
+    }
+    events
+}
