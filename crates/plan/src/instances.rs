@@ -11,7 +11,7 @@ use geodb_api::v2::InstanceRole;
 
 use crate::manifests;
 use crate::report::Trouble;
-use crate::step::{DeleteReason, Event, EventReason, Step, Target, TargetKind};
+use crate::step::{DeleteReason, Event, EventReason, PatchReason, Step, Target};
 use crate::world::{Claim, Pod, Seen, World};
 
 /// One instance as it is now. At least one of the two is there.
@@ -189,7 +189,7 @@ fn repair(world: &World, fleet: &Fleet<'_>, steps: &mut Vec<Step>, events: &mut 
                 ));
             }
             (_, Some(pod)) if pod.ended && !pod.terminating => {
-                steps.push(delete_pod(pod, DeleteReason::Ended))
+                steps.push(delete_pod(pod, DeleteReason::Ended));
             }
             _ => {}
         }
@@ -208,11 +208,11 @@ fn grow(world: &World, fleet: &Fleet<'_>, steps: &mut Vec<Step>) {
             .as_ref()
             .is_some_and(|requested| requested < wanted)
         {
-            steps.push(Step::Apply(manifests::claim_size(
-                world,
-                &claim.name,
-                wanted,
-            )));
+            steps.push(Step::Patch {
+                target: Target::claim(claim),
+                why: PatchReason::Grow,
+                patch: manifests::claim_size(wanted),
+            });
         }
     }
 }
@@ -232,7 +232,11 @@ fn label(world: &World, fleet: &Fleet<'_>, steps: &mut Vec<Step>) {
             manifests::ROLE_REPLICA
         };
         if pod.role.as_deref() != Some(role) {
-            steps.push(Step::Apply(manifests::pod_role(world, &pod.name, role)));
+            steps.push(Step::Patch {
+                target: Target::pod(pod),
+                why: PatchReason::Role,
+                patch: manifests::pod_role(role),
+            });
         }
     }
 }
@@ -250,8 +254,15 @@ fn mark_surplus(world: &World, fleet: &Fleet<'_>, steps: &mut Vec<Step>, events:
         .collect();
     replicas.sort_by_key(|instance| (instance.ready(), std::cmp::Reverse(instance.serial)));
     for instance in replicas.into_iter().take(surplus) {
-        let name = names::instance(world.name(), instance.serial);
-        steps.push(Step::Apply(manifests::claim_removal(world, &name)));
+        let Some(claim) = instance.claim else {
+            continue;
+        };
+        let name = &claim.name;
+        steps.push(Step::Patch {
+            target: Target::claim(claim),
+            why: PatchReason::Removal,
+            patch: manifests::claim_removal(),
+        });
         events.push(Event::normal(
             EventReason::InstanceLeaving,
             format!("instance {name} is leaving: {wanted} are asked for"),
@@ -287,23 +298,17 @@ fn remove(world: &World, fleet: &Fleet<'_>, steps: &mut Vec<Step>) {
 }
 
 pub fn delete_pod(pod: &Pod, why: DeleteReason) -> Step {
-    Step::Delete(Target {
-        kind: TargetKind::Pod,
-        name: pod.name.clone(),
-        uid: pod.uid.clone(),
-        resource_version: pod.resource_version.clone(),
+    Step::Delete {
+        target: Target::pod(pod),
         why,
-    })
+    }
 }
 
 pub fn delete_claim(claim: &Claim, why: DeleteReason) -> Step {
-    Step::Delete(Target {
-        kind: TargetKind::Claim,
-        name: claim.name.clone(),
-        uid: claim.uid.clone(),
-        resource_version: claim.resource_version.clone(),
+    Step::Delete {
+        target: Target::claim(claim),
         why,
-    })
+    }
 }
 
 /// A new replica's volume is never smaller than its siblings': the data has to fit.

@@ -13,7 +13,9 @@ pub mod step;
 pub mod world;
 
 pub use decide::decide;
-pub use step::{Decision, DeleteReason, Event, EventKind, EventReason, Step, Target};
+pub use step::{
+    Decision, DeleteReason, Event, EventKind, EventReason, PatchReason, Step, Target, TargetKind,
+};
 pub use world::{Claim, Config, Pod, Register, Seen, World};
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use geodb_api::names::Credential;
 use geodb_api::v2::DatabaseStatus;
 use serde_json::Value;
 
+use crate::world::{Claim, Pod};
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// In order. A step that fails does not stop the others: each is safe on its own.
@@ -23,23 +25,71 @@ pub enum Step {
     Create(Value),
     /// Server-side apply, skipped when nothing we own would change.
     Apply(Value),
-    Delete(Target),
+    /// Merge into exactly the object that was looked at.
+    Patch {
+        target: Target,
+        why: PatchReason,
+        patch: Value,
+    },
+    Delete {
+        target: Target,
+        why: DeleteReason,
+    },
 }
 
-/// A deletion names exactly what was looked at: another object of the same name, or a newer state of it, is left alone.
+/// Exactly what was looked at: another object of the same name, or a newer state of it, is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub kind: TargetKind,
     pub name: String,
     pub uid: String,
     pub resource_version: String,
-    pub why: DeleteReason,
+}
+
+impl Target {
+    pub fn pod(pod: &Pod) -> Self {
+        Self {
+            kind: TargetKind::Pod,
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            resource_version: pod.resource_version.clone(),
+        }
+    }
+
+    pub fn claim(claim: &Claim) -> Self {
+        Self {
+            kind: TargetKind::Claim,
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
+            resource_version: claim.resource_version.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
     Pod,
     Claim,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchReason {
+    /// The volume is to grow.
+    Grow,
+    /// The pod's role label follows the register.
+    Role,
+    /// The instance leaves; the mark comes before everything else.
+    Removal,
+}
+
+impl PatchReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Grow => "Grow",
+            Self::Role => "Role",
+            Self::Removal => "Removal",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,13 +57,9 @@ pub fn pod(world: &World, serial: u32) -> Value {
     })
 }
 
-/// Only the role label, under a field manager of its own.
-pub fn pod_role(world: &World, name: &str, role: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name, "namespace": world.namespace(), "labels": { labels::ROLE: role } },
-    })
+/// Merged into a pod when the register gives it another role.
+pub fn pod_role(role: &str) -> Value {
+    json!({ "metadata": { "labels": { labels::ROLE: role } } })
 }
 
 fn spread_over_nodes(world: &World) -> Value {

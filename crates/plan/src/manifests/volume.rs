@@ -26,25 +26,12 @@ pub fn claim(world: &World, serial: u32, size: &StorageSize) -> Value {
     })
 }
 
-/// Only the size, for growing.
-pub fn claim_size(world: &World, name: &str, size: &StorageSize) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": { "name": name, "namespace": world.namespace() },
-        "spec": { "resources": { "requests": { "storage": size.to_string() } } },
-    })
+/// Merged into a claim to make it grow.
+pub fn claim_size(size: &StorageSize) -> Value {
+    json!({ "spec": { "resources": { "requests": { "storage": size.to_string() } } } })
 }
 
-/// Only the mark that this instance leaves.
-pub fn claim_removal(world: &World, name: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": name,
-            "namespace": world.namespace(),
-            "annotations": { labels::REMOVAL: labels::REMOVAL_REQUESTED },
-        },
-    })
+/// Merged into a claim to mark that its instance leaves.
+pub fn claim_removal() -> Value {
+    json!({ "metadata": { "annotations": { labels::REMOVAL: labels::REMOVAL_REQUESTED } } })
 }

@@ -188,7 +188,7 @@ fn the_claim_of_a_leaving_instance_waits_for_its_number_to_be_on_record() {
         let steps = crate::decide(world, now()).steps;
         steps
             .into_iter()
-            .filter(|step| matches!(step, Step::Delete(target) if target.kind == TargetKind::Claim))
+            .filter(|step| matches!(step, Step::Delete { target, .. } if target.kind == TargetKind::Claim))
             .count()
     };
     assert_eq!(deletes(&world), 1);
@@ -208,7 +208,7 @@ fn nobody_is_scaled_away_while_the_primary_is_unknown() {
         !decision
             .steps
             .iter()
-            .any(|step| matches!(step, Step::Delete(_)))
+            .any(|step| matches!(step, Step::Delete { .. }))
     );
     assert!(
         !decision
@@ -227,8 +227,8 @@ fn a_pod_that_ended_makes_room_first() {
         .steps
         .into_iter()
         .filter_map(|step| {
-            if let Step::Delete(target) = step {
-                Some(target.why)
+            if let Step::Delete { why, .. } = step {
+                Some(why)
             } else {
                 None
             }

@@ -4,7 +4,7 @@ use geodb_api::names::{self, Credential};
 use geodb_api::v2::DatabaseStatus;
 
 use super::{UID, now};
-use crate::step::{Step, TargetKind};
+use crate::step::{Step, Target, TargetKind};
 use crate::world::{Claim, Pod, Register, Seen, World};
 
 /// More passes than this to settle would be a loop.
@@ -28,14 +28,9 @@ pub enum Crash {
     },
 }
 
-/// What the executor's comparison does: applies that change nothing are not sent. Pods and claims get an apply only to change them.
+/// What the executor's comparison does: applies that change nothing are not sent.
 fn would_change(step: &Step) -> bool {
-    match step {
-        Step::Apply(manifest) => {
-            manifest["kind"] == "Pod" || manifest["kind"] == "PersistentVolumeClaim"
-        }
-        _ => true,
-    }
+    !matches!(step, Step::Apply(_))
 }
 
 impl Cluster {
@@ -100,8 +95,9 @@ impl Cluster {
                 }
             }
             Step::Create(manifest) => self.create(&manifest),
-            Step::Apply(manifest) => self.apply(&manifest),
-            Step::Delete(target) => match target.kind {
+            Step::Apply(_) => {}
+            Step::Patch { target, patch, .. } => self.patch(&target, &patch),
+            Step::Delete { target, .. } => match target.kind {
                 TargetKind::Pod => {
                     let pod = self
                         .world
@@ -165,31 +161,31 @@ impl Cluster {
         }
     }
 
-    fn apply(&mut self, manifest: &serde_json::Value) {
-        let name = manifest["metadata"]["name"].as_str().expect("a name");
-        if let Some(role) = manifest["metadata"]["labels"][geodb_api::labels::ROLE].as_str()
-            && manifest["kind"] == "Pod"
-        {
-            let pod = self
-                .world
-                .pods
-                .iter_mut()
-                .find(|pod| pod.name == name)
-                .expect("a pod");
-            pod.role = Some(role.to_owned());
-        }
-        if manifest["kind"] == "PersistentVolumeClaim" {
-            let claim = self
-                .world
-                .claims
-                .iter_mut()
-                .find(|claim| claim.name == name)
-                .expect("a claim");
-            if manifest["metadata"]["annotations"][geodb_api::labels::REMOVAL].is_string() {
-                claim.removal_requested = true;
+    fn patch(&mut self, target: &Target, patch: &serde_json::Value) {
+        match target.kind {
+            TargetKind::Pod => {
+                let pod = self
+                    .world
+                    .pods
+                    .iter_mut()
+                    .find(|pod| pod.uid == target.uid)
+                    .expect("a pod");
+                let role = patch["metadata"]["labels"][geodb_api::labels::ROLE].as_str();
+                pod.role = role.map(str::to_owned);
             }
-            if let Some(size) = manifest["spec"]["resources"]["requests"]["storage"].as_str() {
-                claim.requested = Some(size.parse().expect("a size"));
+            TargetKind::Claim => {
+                let claim = self
+                    .world
+                    .claims
+                    .iter_mut()
+                    .find(|claim| claim.uid == target.uid)
+                    .expect("a claim");
+                if patch["metadata"]["annotations"][geodb_api::labels::REMOVAL].is_string() {
+                    claim.removal_requested = true;
+                }
+                if let Some(size) = patch["spec"]["resources"]["requests"]["storage"].as_str() {
+                    claim.requested = Some(size.parse().expect("a size"));
+                }
             }
         }
     }

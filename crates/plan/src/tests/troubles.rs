@@ -90,7 +90,7 @@ fn the_primary_s_pod_is_never_deleted_when_its_volume_is() {
         !decision
             .steps
             .iter()
-            .any(|step| matches!(step, Step::Delete(_)))
+            .any(|step| matches!(step, Step::Delete { .. }))
     );
     assert_eq!(decision.status.phase, Some(Phase::NeedsHuman));
 }
