@@ -54,15 +54,7 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     );
     let (fleet_steps, events) = instances::decide(world, &fleet);
     steps.extend(fleet_steps);
-    let mut troubles = instances::troubles(world, &fleet);
-    troubles.extend(
-        world
-            .foreign_objects
-            .iter()
-            .map(|description| Trouble::ForeignObject {
-                description: description.clone(),
-            }),
-    );
+    let troubles = instances::troubles(world, &fleet);
     report::decision(world, &fleet, steps, events, &troubles, now)
 }
 
@@ -75,11 +67,18 @@ fn register(world: &World) -> Option<Step> {
     }
 }
 
+/// The authority first: what it signs must be signed by the one that is stored, not by one that lost a race.
 fn credentials(seen: &BTreeMap<Credential, Seen<()>>) -> Vec<Step> {
+    let authority_stored = matches!(seen.get(&Credential::Authority), Some(Seen::Present(())));
+    let may_be_made = |credential: &Credential| match credential {
+        Credential::Authority | Credential::App => true,
+        Credential::Server | Credential::Replication => authority_stored,
+    };
     let absent = |credential: &Credential| matches!(seen.get(credential), Some(Seen::Absent));
     Credential::ALL
         .into_iter()
         .filter(absent)
+        .filter(may_be_made)
         .map(Step::MakeCredential)
         .collect()
 }

@@ -13,6 +13,7 @@ pub mod step;
 pub mod world;
 
 pub use decide::decide;
+pub use report::{Trouble, explain};
 pub use step::{
     Decision, DeleteReason, Event, EventKind, EventReason, PatchReason, Step, Target, TargetKind,
 };

@@ -113,6 +113,27 @@ pub fn deleting(
     }
 }
 
+/// What came up while the steps ran: the status as decided, with NeedsHuman on top.
+pub fn explain(status: &mut DatabaseStatus, trouble: &Trouble, now: Timestamp) {
+    let verdict = Verdict::new(
+        ConditionType::NeedsHuman,
+        true,
+        trouble.reason(),
+        trouble.message(),
+    );
+    let said = conditions::merge(
+        &status.conditions,
+        vec![verdict],
+        status.observed_generation,
+        now,
+    );
+    status
+        .conditions
+        .retain(|condition| condition.kind != ConditionType::NeedsHuman);
+    status.conditions.extend(said);
+    status.phase = Some(Phase::NeedsHuman);
+}
+
 fn primary<'a, 'w>(fleet: &'a Fleet<'w>) -> Option<&'a Instance<'w>> {
     fleet
         .members()

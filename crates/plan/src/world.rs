@@ -41,8 +41,6 @@ pub struct World {
     pub credentials: BTreeMap<Credential, Seen<()>>,
     /// Certificate of the database's own authority, once it is made.
     pub authority_pem: Option<String>,
-    /// Objects of others that stand where ours should: what the last pass met, in words.
-    pub foreign_objects: Vec<String>,
     /// All pods labelled with the Database's name, whoever's UID they carry.
     pub pods: Vec<Pod>,
     /// All claims labelled with the Database's name, whoever's UID they carry.

@@ -42,7 +42,6 @@ pub fn harbours(replicas: u32) -> World {
             .map(|credential| (credential, Seen::Absent))
             .collect(),
         authority_pem: None,
-        foreign_objects: Vec::new(),
         pods: Vec::new(),
         claims: Vec::new(),
     }

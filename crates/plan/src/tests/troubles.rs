@@ -1,9 +1,11 @@
 //! What only a person can put right: said once, with the way out, and gone when its cause is.
 
+use geodb_api::names::Credential;
 use geodb_api::v2::{ConditionReason, ConditionType, Phase};
 
 use super::simulated::{Cluster, Crash};
 use super::{harbours, now, running};
+use crate::report::Trouble;
 use crate::step::{EventReason, Step};
 use crate::world::{Register, Seen, World};
 
@@ -157,14 +159,56 @@ fn a_name_that_is_too_long_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn an_object_of_somebody_else_is_named() {
-    let mut world = running(3);
-    world.foreign_objects.push("Service harbours-rw".to_owned());
-    let decision = crate::decide(&world, now());
-    assert!(decision.events.iter().any(|event| {
-        event
-            .note
+fn an_object_of_somebody_else_is_named_in_the_status() {
+    let mut status = crate::decide(&running(3), now()).status;
+    let description = "Service harbours-rw".to_owned();
+    crate::explain(&mut status, &Trouble::ForeignObject { description }, now());
+    let condition = status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == ConditionType::NeedsHuman);
+    let condition = condition.expect("a condition");
+    assert_eq!(condition.reason, ConditionReason::ForeignObject);
+    assert!(
+        condition
+            .message
             .starts_with("Service harbours-rw exists and is not ours")
-    }));
-    assert_eq!(needs_human(&world), Some(ConditionReason::ForeignObject));
+    );
+    assert_eq!(status.phase, Some(Phase::NeedsHuman));
+    let again = status.clone();
+    crate::explain(
+        &mut status,
+        &Trouble::ForeignObject {
+            description: "Service harbours-rw".to_owned(),
+        },
+        now(),
+    );
+    assert_eq!(status, again, "said twice is said once");
+}
+
+#[test]
+fn certificates_wait_for_the_authority_that_is_stored() {
+    let mut world = harbours(3);
+    let made = |world: &World| -> Vec<Credential> {
+        let steps = crate::decide(world, now()).steps.into_iter();
+        steps
+            .filter_map(|step| {
+                if let Step::MakeCredential(credential) = step {
+                    Some(credential)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    };
+    assert_eq!(made(&world), [Credential::Authority, Credential::App]);
+    world
+        .credentials
+        .insert(Credential::Authority, Seen::Present(()));
+    assert_eq!(
+        made(&world),
+        [Credential::Server, Credential::Replication, Credential::App]
+    );
+    world.credentials.insert(Credential::Server, Seen::Unknown);
+    assert_eq!(made(&world), [Credential::Replication, Credential::App]);
 }
