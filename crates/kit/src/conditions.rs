@@ -121,3 +121,78 @@ pub(crate) fn shortened(text: &str, bytes_max: usize) -> String {
     }
     format!("{}{MORE}", &text[..end])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement(truth: Truth, reason: &'static str, message: &str) -> Statement {
+        Statement {
+            type_: "Ready",
+            truth,
+            reason,
+            message: message.into(),
+            observed_generation: Some(1),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a small number")
+    }
+
+    #[test]
+    fn the_transition_time_changes_only_with_the_status() {
+        let mut conditions = Vec::new();
+        let table = [
+            (10, Truth::False, "Starting", "1 of 3", Said::Transition, 10),
+            (20, Truth::False, "Starting", "1 of 3", Said::Same, 10),
+            (30, Truth::False, "Starting", "2 of 3", Said::Reworded, 10),
+            (40, Truth::False, "Stuck", "2 of 3", Said::Reworded, 10),
+            (50, Truth::True, "Running", "3 of 3", Said::Transition, 50),
+            (60, Truth::Unknown, "Silent", "", Said::Transition, 60),
+        ];
+        for (now, truth, reason, message, said, since) in table {
+            assert_eq!(
+                set(&mut conditions, &statement(truth, reason, message), at(now)),
+                said,
+                "at {now}"
+            );
+            assert_eq!(conditions.len(), 1);
+            assert_eq!(conditions[0].last_transition_time.0, at(since), "at {now}");
+            assert_eq!(
+                (
+                    conditions[0].reason.as_str(),
+                    conditions[0].message.as_str()
+                ),
+                (reason, message)
+            );
+        }
+        assert!(!is_true(&conditions, "Ready") && get(&conditions, "Other").is_none());
+    }
+
+    #[test]
+    fn the_whole_list_keeps_times_and_drops_what_is_no_longer_said() {
+        let mut old = Vec::new();
+        set(&mut old, &statement(Truth::True, "Running", ""), at(10));
+        set(
+            &mut old,
+            &Statement {
+                type_: "Legacy",
+                ..statement(Truth::True, "Old", "")
+            },
+            at(10),
+        );
+        let new = all(&old, &[statement(Truth::True, "Running", "fine")], at(99));
+        assert_eq!(new.len(), 1);
+        assert_eq!(new[0].last_transition_time.0, at(10));
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        assert_eq!(shortened("short", 5), "short");
+        for bytes_max in 4..12 {
+            let cut = shortened("äöüäöüäöü", bytes_max);
+            assert!(cut.len() <= bytes_max && cut.ends_with('…'), "{cut}");
+        }
+    }
+}

@@ -48,3 +48,57 @@ fn patch<K: Resource<DynamicType = ()>>(
         patch: json!({"metadata": {"finalizers": names}}),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp,
+    };
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    fn object(finalizers: &[&str], deleting: bool) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some("x".into()),
+                uid: Some("u1".into()),
+                resource_version: Some("7".into()),
+                finalizers: Some(finalizers.iter().map(ToString::to_string).collect()),
+                deletion_timestamp: deleting.then_some(Time(Timestamp::UNIX_EPOCH)),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        }
+    }
+
+    fn names(step: Option<Step>) -> Option<Vec<String>> {
+        let Some(Step::Patch { patch, seen, .. }) = step else {
+            return None;
+        };
+        assert_eq!(
+            seen.resource_version, "7",
+            "the list is replaced only in the version we saw"
+        );
+        serde_json::from_value(patch["metadata"]["finalizers"].clone()).ok()
+    }
+
+    #[test]
+    fn only_ours_is_added_and_removed() {
+        assert_eq!(
+            names(add(&object(&["theirs"], false), "ours")),
+            Some(vec!["theirs".into(), "ours".into()])
+        );
+        assert_eq!(names(add(&object(&["ours"], false), "ours")), None);
+        assert_eq!(
+            names(add(&object(&[], true), "ours")),
+            None,
+            "too late for new duties"
+        );
+        assert_eq!(
+            names(remove(&object(&["theirs", "ours"], true), "ours")),
+            Some(vec!["theirs".into()])
+        );
+        assert_eq!(names(remove(&object(&["theirs"], true), "ours")), None);
+    }
+}

@@ -142,3 +142,105 @@ pub(crate) fn merge_patch(from: &Value, to: &Value) -> Value {
     }
     Value::Object(patch)
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::ApiResource;
+    use serde_json::json;
+
+    use super::*;
+    use crate::key::Key;
+
+    fn target() -> Target {
+        Target::new(ApiResource::erase::<ConfigMap>(&()), Key::new("ns", "x"))
+    }
+
+    fn live(status: &Value) -> Value {
+        json!({"metadata": {"uid": "u1", "resourceVersion": "7", "generation": 4}, "status": status})
+    }
+
+    fn patch(current: &Value, desired: &Value) -> Option<Value> {
+        match report(&target(), &live(current), desired).expect("these make sense") {
+            None => None,
+            Some(Step::PatchStatus { patch, seen, .. }) => {
+                assert_eq!(
+                    (seen.uid.as_str(), seen.resource_version.as_str()),
+                    ("u1", "7")
+                );
+                Some(patch["status"].clone())
+            }
+            Some(other) => panic!("not a status patch: {other}"),
+        }
+    }
+
+    #[test]
+    fn the_same_meaning_is_not_written() {
+        let condition = |time: &str| json!({"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": time}]});
+        let table = [
+            (json!({"a": 1}), json!({"a": 1})),
+            (json!({"a": 1, "b": null}), json!({"a": 1})),
+            (json!({"a": 1}), json!({"a": 1.0, "c": null})),
+            (
+                condition("2026-01-01T00:00:00Z"),
+                condition("2026-02-02T00:00:00Z"),
+            ),
+            (Value::Null, json!({})),
+        ];
+        for (current, desired) in table {
+            assert_eq!(patch(&current, &desired), None, "{current} and {desired}");
+        }
+    }
+
+    #[test]
+    fn another_meaning_is_written_as_the_difference() {
+        let table = [
+            (json!({}), json!({"a": 1}), json!({"a": 1})),
+            (Value::Null, json!({"a": 1}), json!({"a": 1})),
+            (
+                json!({"a": 1, "b": {"c": 1, "d": 2}}),
+                json!({"b": {"c": 1, "d": 3}}),
+                json!({"a": null, "b": {"d": 3}}),
+            ),
+            (json!({"l": [1, 2]}), json!({"l": [2]}), json!({"l": [2]})),
+            (json!({"a": 1}), json!({"a": null}), json!({"a": null})),
+        ];
+        for (current, desired, expected) in table {
+            assert_eq!(
+                patch(&current, &desired),
+                Some(expected),
+                "{current} to {desired}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_observed_generation_is_never_ahead() {
+        assert!(patch(&json!({}), &json!({"observedGeneration": 4})).is_some());
+        for status in [
+            json!({"observedGeneration": 5}),
+            json!({"conditions": [{"observedGeneration": 5}]}),
+        ] {
+            let error =
+                report(&target(), &live(&json!({})), &status).expect_err("5 was never seen");
+            assert_eq!(
+                error,
+                StatusError::Ahead {
+                    target: target(),
+                    observed: 5,
+                    seen: 4
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_never_read_cannot_be_reported_on() {
+        let error = report(&target(), &json!({"metadata": {}}), &json!({"a": 1}));
+        assert_eq!(error, Err(StatusError::NotFromServer { target: target() }));
+        assert_eq!(
+            report(&target(), &live(&json!({})), &json!([])),
+            Err(StatusError::NoObject { target: target() })
+        );
+    }
+}

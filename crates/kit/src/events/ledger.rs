@@ -168,3 +168,14 @@ impl Bucket {
         );
     }
 }
+
+#[cfg(test)]
+impl Ledger {
+    pub(super) fn remembered(&self) -> (usize, usize) {
+        (self.told.len(), self.order.len())
+    }
+
+    pub(super) fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+}
