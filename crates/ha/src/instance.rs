@@ -4,6 +4,8 @@
 //! So a crash between any two steps is only another observation. What it is not: an election. The first primary is chosen by the first
 //! compare-and-swap; afterwards the same incarnation stays the leader, and what only a promotion could mend is refused with its reason.
 
+mod words;
+
 use crate::register::{Epoch, Incarnation, Record, Register, Timeline};
 
 /// Where an instance can be reached.
