@@ -43,7 +43,7 @@ bench: ## the budgets: time to ready as a ratio, size, memory
 
 soak: ## ten minutes at rest: not one API write
 	@scripts/setup test
-	@GEODB_REST_SECONDS=600 scripts/test --package geodb --test rest
+	@GEODB_REST_SECONDS=600 scripts/test --package geodb --test stories rest
 
 clean: ## remove build products and the sandbox's data
 	@cargo clean
