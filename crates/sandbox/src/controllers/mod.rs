@@ -7,7 +7,11 @@ mod accounts;
 mod cache;
 mod clock;
 mod endpoints;
+mod garbage;
 pub mod hosts;
+mod jobs;
+mod namespaces;
+mod pod_garbage;
 mod proxy;
 mod quantity;
 mod record;
@@ -21,12 +25,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service,
     ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -87,6 +93,8 @@ struct Caches {
     namespaces: Cache<Namespace>,
     accounts: Cache<ServiceAccount>,
     authorities: Cache<ConfigMap>,
+    jobs: Cache<Job>,
+    definitions: Cache<CustomResourceDefinition>,
 }
 
 /// Starts all controllers. Returns at once; the controllers wait for the server by themselves.
@@ -103,6 +111,8 @@ pub fn start(config: ControllersConfig, cancel: CancellationToken) -> Handle {
     starter.storage(&config);
     starter.networking(&config);
     starter.accounts(&config);
+    starter.jobs();
+    starter.cleaning();
     starter.watches();
     let tasks = starter.tasks;
     tasks.close();
@@ -234,6 +244,54 @@ impl Starter {
         self.run(controller, nudge);
     }
 
+    fn jobs(&self) {
+        let Caches { jobs, pods, .. } = &self.caches;
+        let controller = jobs::Jobs {
+            client: self.client.clone(),
+            recorder: Recorder::new(self.client.clone(), "job-controller"),
+            jobs: jobs.clone(),
+            pods: pods.clone(),
+        };
+        self.run(controller, nudged_by!(jobs, pods));
+    }
+
+    fn cleaning(&self) {
+        let Caches {
+            pods,
+            nodes,
+            namespaces,
+            definitions,
+            ..
+        } = &self.caches;
+        let shared = garbage::Shared::default();
+        let collector = garbage::Garbage {
+            client: self.client.clone(),
+            shared: shared.clone(),
+        };
+        self.run(collector, nudged_by!(shared));
+        let emptier = namespaces::Namespaces {
+            client: self.client.clone(),
+            namespaces: namespaces.clone(),
+            shared: shared.clone(),
+        };
+        self.run(emptier, nudged_by!(namespaces, shared));
+        let pod_collector = pod_garbage::PodGarbage {
+            client: self.client.clone(),
+            pods: pods.clone(),
+            nodes: nodes.clone(),
+            missing_since: parking_lot::Mutex::default(),
+        };
+        self.run(pod_collector, nudged_by!(pods, nodes));
+        let kinds = garbage::Kinds {
+            client: self.client.clone(),
+            shared,
+            definitions: definitions.clone(),
+            cancel: self.cancel.clone(),
+            tasks: self.tasks.clone(),
+        };
+        self.tasks.spawn(kinds.run());
+    }
+
     fn watches(&self) {
         let caches = &self.caches;
         self.watch(
@@ -278,6 +336,16 @@ impl Starter {
         );
         self.watch(
             &caches.namespaces,
+            Api::all(self.client.clone()),
+            watcher::Config::default(),
+        );
+        self.watch(
+            &caches.jobs,
+            Api::all(self.client.clone()),
+            watcher::Config::default(),
+        );
+        self.watch(
+            &caches.definitions,
             Api::all(self.client.clone()),
             watcher::Config::default(),
         );
