@@ -1,0 +1,3 @@
+//! Tests of `logread`.
+
+use super::*;

@@ -1,0 +1,3 @@
+//! Tests of `probes`.
+
+use super::*;

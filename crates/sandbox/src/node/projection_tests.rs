@@ -1,0 +1,3 @@
+//! Tests of `projection`.
+
+use super::*;

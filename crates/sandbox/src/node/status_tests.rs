@@ -1,0 +1,3 @@
+//! Tests of `status`.
+
+use super::*;

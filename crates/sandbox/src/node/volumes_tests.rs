@@ -1,0 +1,3 @@
+//! Tests of `volumes`.
+
+use super::*;
