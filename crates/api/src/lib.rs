@@ -30,6 +30,8 @@ fn without_foreign_formats(crd: &CustomResourceDefinition) -> CustomResourceDefi
                 object.remove("format");
             }
             object.values_mut().for_each(walk);
+        } else if let Some(array) = value.as_array_mut() {
+            array.iter_mut().for_each(walk);
         }
     }
     let mut value = serde_json::to_value(crd).expect("a CRD is plain data and always serialises");
