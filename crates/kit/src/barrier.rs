@@ -36,10 +36,13 @@ pub(crate) trait Overlay: Send + Sync {
     fn cached(&self, key: &Key) -> Cached;
 }
 
+/// Group and kind.
+type Slot = (String, String);
+
 #[derive(Default)]
 pub struct Barrier {
-    /// By group and kind. More than one if a kind is watched in several scopes.
-    overlays: RwLock<HashMap<(String, String), Vec<Arc<dyn Overlay>>>>,
+    /// More than one if a kind is watched in several scopes.
+    overlays: RwLock<HashMap<Slot, Vec<Arc<dyn Overlay>>>>,
 }
 
 impl Barrier {
@@ -90,7 +93,7 @@ impl Barrier {
     }
 }
 
-fn slot(resource: &ApiResource) -> (String, String) {
+fn slot(resource: &ApiResource) -> Slot {
     (resource.group.clone(), resource.kind.clone())
 }
 

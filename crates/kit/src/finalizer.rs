@@ -19,7 +19,7 @@ pub fn add<K: Resource<DynamicType = ()>>(object: &K, finalizer: &str) -> Option
     }
     let mut names = object.finalizers().to_vec();
     names.push(finalizer.to_owned());
-    patch(object, "add our finalizer", names)
+    patch(object, "add our finalizer", &names)
 }
 
 /// `None` if it is not there.
@@ -27,19 +27,19 @@ pub fn remove<K: Resource<DynamicType = ()>>(object: &K, finalizer: &str) -> Opt
     if !has(object, finalizer) {
         return None;
     }
-    let names = object
+    let names: Vec<String> = object
         .finalizers()
         .iter()
         .filter(|name| *name != finalizer)
         .cloned()
         .collect();
-    patch(object, "remove our finalizer", names)
+    patch(object, "remove our finalizer", &names)
 }
 
 fn patch<K: Resource<DynamicType = ()>>(
     object: &K,
     why: &'static str,
-    names: Vec<String>,
+    names: &[String],
 ) -> Option<Step> {
     Some(Step::Patch {
         target: Target::of(object),

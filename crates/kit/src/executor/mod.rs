@@ -120,7 +120,7 @@ impl Executor {
         };
         match &result {
             Ok(effect) if effect.kind.wrote() => {
-                tracing::info!(%step, effect = ?effect.kind, "step done")
+                tracing::info!(%step, effect = ?effect.kind, "step done");
             }
             Ok(effect) => tracing::debug!(%step, effect = ?effect.kind, "step had nothing to do"),
             Err(error) => tracing::debug!(%step, reason = error.reason(), "step failed"),
@@ -435,9 +435,13 @@ impl Executor {
 
     fn api(&self, target: &Target) -> Api<DynamicObject> {
         if target.key.namespace.is_empty() {
-            Api::all_with(self.client.clone(), &target.resource)
+            Api::all_with(self.client.clone(), target.resource.as_ref())
         } else {
-            Api::namespaced_with(self.client.clone(), &target.key.namespace, &target.resource)
+            Api::namespaced_with(
+                self.client.clone(),
+                &target.key.namespace,
+                target.resource.as_ref(),
+            )
         }
     }
 

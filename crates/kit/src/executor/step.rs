@@ -2,7 +2,7 @@
 //!
 //! Printing a step, `{:?}` included, shows which object and never its contents: those may be secret.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use kube::{
     Resource,
@@ -15,13 +15,17 @@ use crate::key::Key;
 /// Which object of which kind.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Target {
-    pub resource: ApiResource,
+    /// Shared, because every error carries one.
+    pub resource: Arc<ApiResource>,
     pub key: Key,
 }
 
 impl Target {
     pub fn new(resource: ApiResource, key: Key) -> Self {
-        Self { resource, key }
+        Self {
+            resource: Arc::new(resource),
+            key,
+        }
     }
 
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {

@@ -215,10 +215,10 @@ impl<R: Reconciler> Runner<R> {
         match (kind, &why) {
             (OutcomeKind::Done, _) => tracing::debug!(%key, "pass done"),
             (OutcomeKind::Await | OutcomeKind::After, why) => {
-                tracing::debug!(%key, ?kind, why, "pass waits")
+                tracing::debug!(%key, ?kind, why, "pass waits");
             }
             (OutcomeKind::Panicked, why) => {
-                tracing::error!(%key, why, "pass panicked; this is a bug")
+                tracing::error!(%key, why, "pass panicked; this is a bug");
             }
             (_, why) => tracing::warn!(%key, ?kind, why, failures, "pass failed"),
         }
