@@ -81,6 +81,11 @@ NOT_FOR_MERGING = {"description", "required", "enum", "x-kubernetes-unions", "x-
 ALWAYS_WRITTEN = "x-always-written"
 # Held by value too, but left out when zero (`omitzero`).
 LEFT_OUT_WHEN_ZERO = {"creationTimestamp"}
+# Times held by value, which OpenAPI does not tell from times held by pointer: from the types.go files of the same release.
+TIMES_BY_VALUE = {
+    "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime", "expirationTimestamp", "finishedAt", "firstTimestamp",
+    "lastHeartbeatTime", "lastObservedTime", "lastProbeTime", "lastTimestamp", "lastTransitionTime", "lastUpdateTime", "startedAt",
+}
 DESCRIPTION_LIMIT_CHARACTERS = 160
 
 
@@ -129,7 +134,8 @@ def for_merging(node, inside_properties=False):
         key: for_merging(value, key == "properties") for key, value in node.items() if key not in NOT_FOR_MERGING
     }
     by_value = [name for name, field in node.get("properties", {}).items() if field.get("default") == {}]
-    always = set(node.get("required", [])).union(by_value) - LEFT_OUT_WHEN_ZERO
+    times = TIMES_BY_VALUE.intersection(node.get("properties", {}))
+    always = set(node.get("required", [])).union(by_value, times) - LEFT_OUT_WHEN_ZERO
     if always:
         slim[ALWAYS_WRITTEN] = sorted(always)
     return slim

@@ -308,9 +308,7 @@ fn apply_once(request: &ApplyRequest<'_>, force: bool) -> Result<Value, ApplyErr
             last.and_then(|last| last.time)
         };
     }
-    if request.schema.is_structured {
-        request.schema.normalise(&mut object);
-    }
+    request.schema.normalise(&mut object);
     if !object.get("metadata").is_some_and(Value::is_object) {
         object["metadata"] = json!({});
     }

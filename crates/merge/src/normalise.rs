@@ -3,14 +3,18 @@
 
 use serde_json::Value;
 
-use crate::schema::{MapType, Schema, Shape, Type};
+use crate::schema::{MapType, Scalar, Schema, Shape, Type};
 
 impl Schema {
-    /// Leaves out nulls, and lists and maps that are empty, where the server would. Does nothing inside fields of any type. For custom
-    /// resources it does nothing at all: their values are stored as they came.
+    /// Leaves out nulls, and lists and maps that are empty, where the server would. Does nothing inside fields of any type. Of a custom
+    /// resource only the metadata is a struct; its other values are stored as they came.
     pub fn normalise(&self, object: &mut Value) {
         if self.is_structured {
-            leave_out_empty(self.root(), object);
+            return leave_out_empty(self.root(), object);
+        }
+        let metadata = self.root().map().and_then(|map| map.field_type("metadata"));
+        if let (Some(kind), Some(value)) = (metadata, object.get_mut("metadata")) {
+            leave_out_empty(kind, value);
         }
     }
 
@@ -35,8 +39,16 @@ fn leave_out_empty(kind: Type<'_>, value: &mut Value) {
         Value::Object(fields) => {
             let Some(map) = kind.map() else { return };
             for (name, field) in fields.iter_mut() {
-                if let Some(kind) = map.field_type(name) {
-                    leave_out_empty(kind, field);
+                let Some(kind) = map.field_type(name) else {
+                    continue;
+                };
+                leave_out_empty(kind, field);
+                if field.is_null()
+                    && !map.is_declared(name)
+                    && matches!(kind.shape(None), Shape::Scalar(Scalar::String))
+                {
+                    // Null in a map of strings is the empty string.
+                    *field = Value::String(String::new());
                 }
             }
             fields.retain(|name, field| !is_left_out(map, name, field));

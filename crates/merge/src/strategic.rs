@@ -7,6 +7,7 @@ mod lists;
 use serde_json::{Map, Value};
 
 use crate::schema::{Field, MapType, Schema, Type};
+use crate::value::go_text;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -114,7 +115,7 @@ fn merge_maps(
                 directive: directive
                     .as_str()
                     .map_or_else(|| directive.to_string(), str::to_owned),
-                map: Value::Object(patch.clone()).to_string(),
+                map: go_text(&Value::Object(patch.clone())),
             }),
         };
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::field_set::{FieldSet, Path, PathElement, path_text};
 use crate::schema::{ListRelation, ListType, MapType, Scalar, Shape, Type};
-use crate::value::OrderedValue;
+use crate::value::{OrderedValue, go_text};
 
 pub(crate) use compare::{Comparison, compare};
 pub(crate) use merge::merge;
@@ -90,7 +90,7 @@ impl Checker {
             }
             (Shape::List(list), Value::Array(items)) => self.items(list, items),
             (Shape::List(_), other) => {
-                self.error(format!("expected list, got {}", go_value(other)))
+                self.error(format!("expected list, got {}", go_value(other)));
             }
             (Shape::Map(map), Value::Object(fields)) => self.fields(map, fields),
             (Shape::Map(_), other) => self.error(format!("expected map, got {}", go_value(other))),
@@ -153,26 +153,7 @@ fn scalar_mismatch(scalar: Scalar, value: &Value) -> Option<String> {
 
 /// The server prints its own representation of a value in these messages; clients show them to people, so ours read the same.
 fn go_value(value: &Value) -> String {
-    fn plain(value: &Value) -> String {
-        match value {
-            Value::String(text) => text.clone(),
-            Value::Null => "<nil>".to_owned(),
-            Value::Array(items) => format!(
-                "[{}]",
-                items.iter().map(plain).collect::<Vec<_>>().join(" ")
-            ),
-            Value::Object(fields) => {
-                let mut fields: Vec<_> = fields
-                    .iter()
-                    .map(|(name, value)| format!("{name}:{}", plain(value)))
-                    .collect();
-                fields.sort();
-                format!("map[{}]", fields.join(" "))
-            }
-            other => other.to_string(),
-        }
-    }
-    format!("&{{{}}}", plain(value))
+    format!("&{{{}}}", go_text(value))
 }
 
 fn go_type(value: &Value) -> &'static str {

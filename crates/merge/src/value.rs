@@ -148,6 +148,26 @@ pub(crate) fn spell(value: &Value) -> String {
     }
 }
 
+/// How the server prints a value it knows nothing about, as in `map[name:web port:80]`.
+#[must_use]
+pub(crate) fn go_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(go_text).collect::<Vec<_>>().join(" ")
+        ),
+        Value::Object(fields) => {
+            let fields = sorted(fields)
+                .into_iter()
+                .map(|(name, value)| format!("{name}:{}", go_text(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -39,9 +39,7 @@ pub fn update(request: UpdateRequest<'_>) -> Applied {
     let mut object = request.new.clone();
     let managed = managed_of(&request);
     remove_managed_fields(&mut object);
-    if request.schema.is_structured {
-        request.schema.normalise(&mut object);
-    }
+    request.schema.normalise(&mut object);
     // An object whose entries were reset is not tracked again until somebody applies.
     let managed = if managed.0.is_empty() && request.live.is_some() {
         managed

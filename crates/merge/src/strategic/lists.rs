@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{DIRECTIVE, SET_ORDER, StrategicError, lookup, merge_maps, without_directives};
 use crate::schema::{MapType, Type};
-use crate::value::equal;
+use crate::value::{equal, go_text};
 
 type Items = Vec<Value>;
 
@@ -114,7 +114,7 @@ fn apply_directives(
             Some(other) => {
                 return Err(StrategicError::UnknownDirective {
                     directive: other.to_owned(),
-                    map: item.to_string(),
+                    map: go_text(item),
                 });
             }
         }
@@ -130,7 +130,7 @@ fn require_key(item: &Value, key: &str) -> Result<(), StrategicError> {
     match item.get(key) {
         Some(_) => Ok(()),
         None => Err(StrategicError::NoMergeKey {
-            map: item.to_string(),
+            map: go_text(item),
             key: key.to_owned(),
         }),
     }

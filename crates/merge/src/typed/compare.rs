@@ -123,7 +123,7 @@ impl Walker {
             (None, _) => self.comparison.added.insert(&self.path),
             (_, None) => self.comparison.removed.insert(&self.path),
             (Some(old), Some(new)) if !equal(old, new) => {
-                self.comparison.modified.insert(&self.path)
+                self.comparison.modified.insert(&self.path);
             }
             _ => {}
         }
@@ -176,7 +176,7 @@ impl Walker {
             match (old.as_slice(), new.as_slice()) {
                 // The usual case: no duplicates.
                 ([] | [_], [] | [_]) => {
-                    self.value(list.element(), old.first().copied(), new.first().copied())?
+                    self.value(list.element(), old.first().copied(), new.first().copied())?;
                 }
                 ([_, _, ..], [_, _, ..]) => {
                     let is_same = old.len() == new.len()
