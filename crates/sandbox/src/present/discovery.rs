@@ -10,7 +10,8 @@ use crate::core::kind::{KindInfo, Subresource};
 use crate::core::{Response, State};
 
 /// The kinds of each version of each group: built-in groups first, so that a custom group cannot shadow a short name of theirs.
-type Groups<'a> = Vec<(&'a str, Vec<(&'a str, Vec<&'a Arc<KindInfo>>)>)>;
+type Groups<'a> = Vec<(&'a str, Vec<(&'a str, Kinds<'a>)>)>;
+type Kinds<'a> = Vec<&'a Arc<KindInfo>>;
 
 /// A discovery document, or `None` if the path is none or names a group or version that nobody serves.
 pub(super) fn document(state: &State, path: &str, accept: &str) -> Option<Response> {
@@ -69,7 +70,7 @@ fn wants_aggregated(accept: &str) -> bool {
 }
 
 fn groups(state: &State) -> Groups<'_> {
-    let mut sorted: BTreeMap<(bool, &str), BTreeMap<&str, Vec<&Arc<KindInfo>>>> = BTreeMap::new();
+    let mut sorted: BTreeMap<(bool, &str), BTreeMap<&str, Kinds<'_>>> = BTreeMap::new();
     for kind in state.kinds() {
         let versions = sorted
             .entry((kind.is_custom(), kind.group.as_str()))
@@ -111,7 +112,7 @@ fn rank(version: &str) -> (u8, u64, u64) {
     parse().unwrap_or((0, 0, 0))
 }
 
-fn group(name: &str, versions: &[(&str, Vec<&Arc<KindInfo>>)]) -> Value {
+fn group(name: &str, versions: &[(&str, Kinds<'_>)]) -> Value {
     let version =
         |version: &str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
     json!({

@@ -155,80 +155,71 @@ fn operation(
     operation
 }
 
+/// Name, type and meaning of a query parameter.
+type Query = (&'static str, &'static str, &'static str);
+
+const DRY_RUN: Query = (
+    "dryRun",
+    "string",
+    "`All`: check everything, store nothing.",
+);
+const FIELD_MANAGER: Query = ("fieldManager", "string", "Who owns the fields that change.");
+const FIELD_VALIDATION: Query = (
+    "fieldValidation",
+    "string",
+    "`Ignore`, `Warn` or `Strict` for unknown and duplicate fields.",
+);
+const FORCE: Query = (
+    "force",
+    "boolean",
+    "Take fields from other managers (apply only).",
+);
+
+const LIST_QUERY: &[Query] = &[
+    (
+        "allowWatchBookmarks",
+        "boolean",
+        "Ask for bookmark events in a watch.",
+    ),
+    ("continue", "string", "Where the previous page ended."),
+    ("fieldSelector", "string", "Only objects with these fields."),
+    ("labelSelector", "string", "Only objects with these labels."),
+    ("limit", "integer", "At most so many objects in one answer."),
+    ("resourceVersion", "string", "As of, or from, this version."),
+    (
+        "resourceVersionMatch",
+        "string",
+        "How the version is meant.",
+    ),
+    (
+        "sendInitialEvents",
+        "boolean",
+        "Begin a watch with what there is.",
+    ),
+    ("timeoutSeconds", "integer", "How long a watch lasts."),
+    ("watch", "boolean", "Go on with every change."),
+];
+
+const DELETE_QUERY: &[Query] = &[
+    DRY_RUN,
+    (
+        "gracePeriodSeconds",
+        "integer",
+        "How long it may take to end.",
+    ),
+    (
+        "propagationPolicy",
+        "string",
+        "`Orphan`, `Background` or `Foreground` for what it owns.",
+    ),
+];
+
 fn query_parameters(verb: &str) -> Value {
-    let names: &[(&str, &str, &str)] = match verb {
-        "list" => &[
-            (
-                "allowWatchBookmarks",
-                "boolean",
-                "Ask for bookmark events in a watch.",
-            ),
-            ("continue", "string", "Where the previous page ended."),
-            ("fieldSelector", "string", "Only objects with these fields."),
-            ("labelSelector", "string", "Only objects with these labels."),
-            ("limit", "integer", "At most so many objects in one answer."),
-            ("resourceVersion", "string", "As of, or from, this version."),
-            (
-                "resourceVersionMatch",
-                "string",
-                "How the version is meant.",
-            ),
-            (
-                "sendInitialEvents",
-                "boolean",
-                "Begin a watch with what there is.",
-            ),
-            ("timeoutSeconds", "integer", "How long a watch lasts."),
-            ("watch", "boolean", "Go on with every change."),
-        ],
-        "create" | "update" => &[
-            (
-                "dryRun",
-                "string",
-                "`All`: check everything, store nothing.",
-            ),
-            ("fieldManager", "string", "Who owns the fields that change."),
-            (
-                "fieldValidation",
-                "string",
-                "`Ignore`, `Warn` or `Strict` for unknown and duplicate fields.",
-            ),
-        ],
-        "patch" => &[
-            (
-                "dryRun",
-                "string",
-                "`All`: check everything, store nothing.",
-            ),
-            ("fieldManager", "string", "Who owns the fields that change."),
-            (
-                "fieldValidation",
-                "string",
-                "`Ignore`, `Warn` or `Strict` for unknown and duplicate fields.",
-            ),
-            (
-                "force",
-                "boolean",
-                "Take fields from other managers (apply only).",
-            ),
-        ],
-        "delete" | "deletecollection" => &[
-            (
-                "dryRun",
-                "string",
-                "`All`: check everything, remove nothing.",
-            ),
-            (
-                "gracePeriodSeconds",
-                "integer",
-                "How long it may take to end.",
-            ),
-            (
-                "propagationPolicy",
-                "string",
-                "`Orphan`, `Background` or `Foreground` for what it owns.",
-            ),
-        ],
+    let names: &[Query] = match verb {
+        "list" => LIST_QUERY,
+        "create" | "update" => &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
+        "patch" => &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE],
+        "delete" | "deletecollection" => DELETE_QUERY,
         _ => &[],
     };
     names

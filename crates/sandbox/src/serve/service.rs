@@ -72,8 +72,11 @@ impl ApiService {
         let content_type = content_type(&parts);
         let mut labels = classify(&parts.method, parts.uri.path(), watching, &content_type);
         let answer = match self.read(&parts, query, content_type, body).await {
-            Ok((known, request)) => self.respond(&known, request).await.unwrap_or_else(refused),
-            Err(refusal) => refused(refusal),
+            Ok((known, request)) => self
+                .respond(&known, request)
+                .await
+                .unwrap_or_else(|refusal| refused(&refusal)),
+            Err(refusal) => refused(&refusal),
         };
         labels.code = answer.status().as_u16();
         self.inner.metrics.count(labels);
@@ -333,7 +336,7 @@ fn query(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn refused(refusal: Refusal) -> http::Response<Body> {
+fn refused(refusal: &Refusal) -> http::Response<Body> {
     respond_with(refusal.code, JSON, body::full(json_text(&refusal.body)))
 }
 
@@ -370,7 +373,7 @@ fn document(response: Response) -> http::Response<Body> {
         }
         Response::Text { status, body } => plain(status, PLAIN_TEXT, body),
         // `handle` turned these two into answers of their own.
-        Response::Watch(_) | Response::Node { .. } => refused(Refusal::new(
+        Response::Watch(_) | Response::Node { .. } => refused(&Refusal::new(
             Reason::InternalError,
             "a stream came where a document was expected; this is a bug of the server",
         )),

@@ -105,13 +105,11 @@ pub(super) fn table<'a>(
             .collect::<Vec<_>>();
         (printer.columns.iter().map(definition).collect(), rows)
     };
-    json!({
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-        "columnDefinitions": Value::Array(definitions),
-        "rows": rows,
-    })
+    let mut table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1"});
+    table["metadata"] = metadata;
+    table["columnDefinitions"] = Value::Array(definitions);
+    table["rows"] = Value::Array(rows);
+    table
 }
 
 fn printer(group: &str, kind: &str) -> &'static Printer {
@@ -136,7 +134,9 @@ fn definition(column: &Column) -> Value {
 }
 
 fn row(object: &Value, cells: Vec<Value>) -> Value {
-    let mut row = json!({"cells": cells, "object": partial(object)});
+    let mut row = json!({});
+    row["cells"] = Value::Array(cells);
+    row["object"] = partial(object);
     if let Some(condition) = pod::completed(object) {
         row["conditions"] = json!([condition]);
     }

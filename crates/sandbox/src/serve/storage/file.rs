@@ -177,12 +177,15 @@ fn open_error(path: &Path, error: DatabaseError) -> StorageError {
     }
 }
 
+/// Format, revision, and the entries as they are in the file.
+type Raw = (Option<u64>, u64, Vec<(String, Vec<u8>)>);
+
 fn load(path: &Path, database: &Database) -> Result<Loaded, StorageError> {
     let damaged = |detail: String| StorageError::Damaged {
         path: path.to_owned(),
         detail,
     };
-    let read = || -> Result<(Option<u64>, u64, Vec<(String, Vec<u8>)>), redb::Error> {
+    let read = || -> Result<Raw, redb::Error> {
         let transaction = database.begin_read()?;
         let numbers = transaction.open_table(NUMBERS)?;
         let format = numbers.get(NUMBER_FORMAT)?.map(|guard| guard.value());
