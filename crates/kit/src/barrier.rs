@@ -117,7 +117,7 @@ impl<K: Kind> Overlay for Store<K> {
         let key = Key::of(&typed);
         match self.contains_in_scope(&typed) {
             Some(true) => self.lay_over(typed),
-            Some(false) => self.left_scope(&key, typed.meta().uid.as_deref()),
+            Some(false) => self.left_scope(&typed),
             // A field selector: only the server knows. What is here already was in scope a moment ago.
             None if self.get(&key).is_some() => self.lay_over(typed),
             None => {}

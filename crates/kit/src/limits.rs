@@ -52,6 +52,9 @@ pub const WATCH_RETRY_BASE: Duration = Duration::from_millis(200);
 /// Longest delay after failed lists or watches. Everything waits for the caches, so it is short.
 pub const WATCH_RETRY_CAP: Duration = Duration::from_secs(15);
 
+/// After so many failures in a row a watch is not tried again from where it was: a fresh list is.
+pub const WATCH_FAILURES_BEFORE_LIST: u32 = 5;
+
 /// A watch that the server closed sooner than this counts as failed, or a server that closes at once would be asked
 /// in a loop.
 pub const WATCH_LIFE_MIN: Duration = Duration::from_secs(1);

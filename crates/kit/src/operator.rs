@@ -4,12 +4,13 @@
 //! written if it means something else, and Events are told. A step that fails ends its own part only: a broken part must
 //! not starve the others.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
+    barrier::has_ended,
     clock::{Clock, SystemClock},
     events::{Note, Recorder},
     executor::{Effect, Executor, Step, StepError, Target},
@@ -73,6 +74,33 @@ impl Decision {
     pub fn event(mut self, note: Note) -> Self {
         self.events.push(note);
         self
+    }
+}
+
+/// The plan in words, a line for each step: what a dry run shows.
+impl fmt::Display for Decision {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            for step in &part.steps {
+                writeln!(formatter, "{}: {step}", part.name)?;
+            }
+        }
+        match &self.next {
+            Wait::Nothing => writeln!(formatter, "then: nothing"),
+            Wait::For { what, deadline } => writeln!(
+                formatter,
+                "then: wait for {what}, at most {} s",
+                deadline.as_secs()
+            ),
+            Wait::Until { duration, reason } => writeln!(
+                formatter,
+                "then: look again in {} s, because {reason}",
+                duration.as_secs()
+            ),
+            Wait::Refused { reason, message } => {
+                writeln!(formatter, "refused ({reason}): {message}")
+            }
+        }
     }
 }
 
@@ -169,6 +197,10 @@ impl<O: Operator> Driver<O> {
         // A step of this pass may have written the object itself (a finalizer): go on from that version.
         for (target, effect) in effects {
             if let (true, Some(object)) = (*target == report.target, &effect.object) {
+                if has_ended(object) {
+                    // Our step was the object's end: there is nothing left to report on.
+                    return Ok(());
+                }
                 report.live["metadata"]["resourceVersion"] =
                     object.metadata.resource_version.clone().into();
             }

@@ -65,12 +65,7 @@ impl Ledger {
     }
 
     pub(super) fn judge(&mut self, note: &Note, now: Moment) -> Verdict {
-        let uid = note.regarding.uid.clone().unwrap_or_default();
-        let subject = Subject {
-            uid: uid.clone(),
-            reason: note.reason,
-            note: note.note.clone(),
-        };
+        let subject = subject_of(note);
         if self
             .told
             .get(&subject)
@@ -78,7 +73,7 @@ impl Ledger {
         {
             return Verdict::Known;
         }
-        if !self.take_token(&uid, now) {
+        if !self.take_token(&subject.uid, now) {
             return Verdict::TooMany;
         }
         if let Some(told) = self.told.get_mut(&subject) {
@@ -100,11 +95,7 @@ impl Ledger {
 
     /// The server lost the Event that a count was for (they live for an hour): the next one is new.
     pub(super) fn lost(&mut self, note: &Note) -> Verdict {
-        let subject = Subject {
-            uid: note.regarding.uid.clone().unwrap_or_default(),
-            reason: note.reason,
-            note: note.note.clone(),
-        };
+        let subject = subject_of(note);
         self.suffixes = self.suffixes.wrapping_add(1);
         if let Some(told) = self.told.get_mut(&subject) {
             told.count = 1;
@@ -112,6 +103,14 @@ impl Ledger {
         }
         Verdict::Tell {
             name_suffix: self.suffixes,
+        }
+    }
+
+    /// It could not be sent: the occurrence is not known after all.
+    pub(super) fn not_told(&mut self, note: &Note) {
+        if let Some(told) = self.told.get_mut(&subject_of(note)) {
+            told.occurrences
+                .retain(|occurrence| *occurrence != note.occurrence);
         }
     }
 
@@ -148,6 +147,14 @@ impl Ledger {
         }
         bucket.tokens -= 1;
         true
+    }
+}
+
+fn subject_of(note: &Note) -> Subject {
+    Subject {
+        uid: note.regarding.uid.clone().unwrap_or_default(),
+        reason: note.reason,
+        note: note.note.clone(),
     }
 }
 

@@ -200,6 +200,7 @@ impl Sender {
             Err(error) => {
                 // Events are for people's convenience; conditions carry what matters.
                 self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                self.ledger.not_told(note);
                 tracing::warn!(reason = note.reason, note = %note.note, %error, "failed to write an Event");
             }
         }

@@ -113,6 +113,18 @@ fn an_object_that_talks_too_much_is_cut_off_and_heard_again_later() {
 }
 
 #[test]
+fn what_could_not_be_sent_is_said_again() {
+    let mut ledger = Ledger::new(0);
+    ledger.judge(&note("u1", "to 3"), at(0));
+    ledger.not_told(&note("u1", "to 3"));
+    // Its Event may be there or not; counting on it finds out.
+    assert!(matches!(
+        ledger.judge(&note("u1", "to 3"), at(1)),
+        Verdict::Again { name_suffix: 1, .. }
+    ));
+}
+
+#[test]
 fn memory_is_bounded() {
     let mut ledger = Ledger::new(0);
     for number in 0..limits::EVENTS_REMEMBERED_MAX * 2 {

@@ -45,13 +45,22 @@ pub enum Source {
     OwnWrite,
 }
 
+/// What of an object is not to be seen any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hidden {
+    /// It was deleted: nothing, ever.
+    ForGood,
+    /// It left the scope with this version: nothing up to then. It may come back.
+    UpTo(Version),
+}
+
 #[derive(Debug)]
 pub(super) struct State<K> {
     objects: HashMap<Key, Arc<K>>,
     indexes: Vec<Index<K>>,
     indexed: HashMap<IndexEntry, BTreeSet<Key>>,
-    /// UIDs of objects that are gone though the watch has not said so yet.
-    hidden: HashSet<String>,
+    /// UIDs of objects that are gone by our own write though the watch has not said so yet.
+    hidden: HashMap<String, Hidden>,
     high_water: Option<Version>,
     /// The list that is being received, if one is.
     listing: Option<BTreeMap<Key, Arc<K>>>,
@@ -63,7 +72,7 @@ impl<K: Resource> State<K> {
             objects: HashMap::new(),
             indexes,
             indexed: HashMap::new(),
-            hidden: HashSet::new(),
+            hidden: HashMap::new(),
             high_water: None,
             listing: None,
         }
@@ -118,7 +127,13 @@ impl<K: Resource> State<K> {
             .values()
             .filter_map(|object| uid(object.as_ref()))
             .collect();
-        self.hidden.retain(|uid| listed_uids.contains(uid.as_str()));
+        self.hidden
+            .retain(|uid, _| listed_uids.contains(uid.as_str()));
+        if at.is_some() && at < self.high_water {
+            // The server was put back to an earlier state. What we know is of a future that did not happen.
+            tracing::warn!(?at, high_water = ?self.high_water, "a list is older than what was seen before; starting over from it");
+            return self.start_over(listing, at);
+        }
         let newer_than_list =
             |object: &K| matches!((Version::of(object), at), (Some(own), Some(at)) if own > at);
         let gone: Vec<Key> = self
@@ -136,6 +151,23 @@ impl<K: Resource> State<K> {
         }
         self.saw(at);
         changes
+    }
+
+    fn start_over(
+        &mut self,
+        listing: BTreeMap<Key, Arc<K>>,
+        at: Option<Version>,
+    ) -> Vec<Change<K>> {
+        self.hidden.clear();
+        self.high_water = at;
+        let known: Vec<Key> = self.objects.keys().cloned().collect();
+        let gone = known.into_iter().filter(|key| !listing.contains_key(key));
+        let gone: Vec<(Key, Option<Arc<K>>)> = gone.map(|key| (key, None)).collect();
+        let listed = listing.into_iter().map(|(key, object)| (key, Some(object)));
+        gone.into_iter()
+            .chain(listed)
+            .filter_map(|(key, after)| self.replace(key, after, Source::List))
+            .collect()
     }
 
     pub(super) fn list_failed(&mut self) {
@@ -178,15 +210,13 @@ impl<K: Resource> State<K> {
         self.offer(key, Arc::new(object), Source::OwnWrite)
     }
 
-    /// One of our writes ended this object, or took it out of scope (`hide` is false then: it may come back).
-    pub(super) fn gone(&mut self, key: &Key, uid_gone: &str, hide: bool) -> Option<Change<K>> {
+    /// One of our writes ended this object or took it out of scope.
+    pub(super) fn gone(&mut self, key: &Key, uid_gone: &str, hidden: Hidden) -> Option<Change<K>> {
         let current = self.objects.get(key)?;
         if uid(current.as_ref()) != Some(uid_gone) {
             return None;
         }
-        if hide {
-            self.hidden.insert(uid_gone.to_owned());
-        }
+        self.hidden.insert(uid_gone.to_owned(), hidden);
         self.replace(key.clone(), None, Source::OwnWrite)
     }
 
@@ -195,8 +225,18 @@ impl<K: Resource> State<K> {
     }
 
     fn offer(&mut self, key: Key, object: Arc<K>, source: Source) -> Option<Change<K>> {
-        if uid(object.as_ref()).is_some_and(|uid| self.hidden.contains(uid)) {
-            return None;
+        if let Some(uid) = uid(object.as_ref())
+            && let Some(hidden) = self.hidden.get(uid)
+        {
+            match hidden {
+                Hidden::ForGood => return None,
+                Hidden::UpTo(version) if Version::of(object.as_ref()) <= Some(*version) => {
+                    return None;
+                }
+                Hidden::UpTo(_) => {
+                    self.hidden.remove(uid);
+                }
+            }
         }
         if let Some(current) = self.objects.get(&key)
             && let (Some(known), Some(offered)) =

@@ -5,7 +5,7 @@ use kube::api::ObjectMeta;
 
 use super::{
     index::{Index, IndexEntry},
-    state::{Source, State},
+    state::{Hidden, Source, State},
 };
 use crate::{key::Key, version::Version};
 
@@ -102,7 +102,7 @@ fn an_own_delete_hides_it_until_the_watch_confirms() {
     let mut state = listed(vec![object("a", "u1", 5)], 10);
     assert!(
         state
-            .gone(&key("a"), "u1", true)
+            .gone(&key("a"), "u1", Hidden::ForGood)
             .is_some_and(|change| change.after.is_none())
     );
     assert!(
@@ -123,7 +123,7 @@ fn an_own_delete_hides_it_until_the_watch_confirms() {
 #[test]
 fn an_own_delete_survives_a_list_from_before_it() {
     let mut state = listed(vec![object("a", "u1", 5)], 10);
-    state.gone(&key("a"), "u1", true);
+    state.gone(&key("a"), "u1", Hidden::ForGood);
     state.list_begins();
     state.list_item(object("a", "u1", 5));
     assert!(state.list_ends(Some(Version(11))).is_empty());
@@ -139,8 +139,8 @@ fn an_own_delete_survives_a_list_from_before_it() {
 #[test]
 fn a_delete_of_another_incarnation_changes_nothing() {
     let mut state = listed(vec![object("a", "u2", 8)], 10);
-    assert!(state.gone(&key("a"), "u1", true).is_none());
-    assert!(state.gone(&key("b"), "u1", true).is_none());
+    assert!(state.gone(&key("a"), "u1", Hidden::ForGood).is_none());
+    assert!(state.gone(&key("b"), "u1", Hidden::ForGood).is_none());
     assert_eq!(view(&state), [entry("a", "u2", 8)]);
 }
 
@@ -243,4 +243,41 @@ fn indexes_follow_every_change() {
             .is_none(),
         "not kept, so not answered from"
     );
+}
+
+#[test]
+fn what_left_the_scope_by_our_own_write_comes_back_only_newer() {
+    let mut state = listed(vec![object("a", "u1", 5)], 10);
+    state.gone(&key("a"), "u1", Hidden::UpTo(Version(12)));
+    assert!(
+        state.watch_applied(object("a", "u1", 11)).is_none(),
+        "from before our write"
+    );
+    assert!(
+        state.watch_deleted(&object("a", "u1", 12)).is_none(),
+        "the watch says that it left"
+    );
+    assert!(
+        state.watch_applied(object("a", "u1", 15)).is_some(),
+        "it came back"
+    );
+    state.gone(&key("a"), "u1", Hidden::UpTo(Version(16)));
+    assert!(
+        state.watch_applied(object("a", "u1", 17)).is_some(),
+        "also if its leaving was never told"
+    );
+}
+
+#[test]
+fn a_server_that_was_put_back_is_believed() {
+    let mut state = listed(vec![object("a", "u1", 50), object("b", "u2", 60)], 100);
+    state.gone(&key("b"), "u2", Hidden::ForGood);
+    state.list_begins();
+    for item in [object("b", "u2", 30), object("c", "u3", 31)] {
+        state.list_item(item);
+    }
+    assert_eq!(state.list_ends(Some(Version(40))).len(), 3);
+    assert_eq!(view(&state), [entry("b", "u2", 30), entry("c", "u3", 31)]);
+    assert_eq!(state.high_water(), Some(Version(40)));
+    assert!(state.watch_applied(object("b", "u2", 41)).is_some());
 }

@@ -1,6 +1,10 @@
 //! A cache of one kind, as its readers see it. Cheap to clone; reading never waits for the network.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use kube::Resource;
 use parking_lot::{Mutex, RwLock};
@@ -9,11 +13,17 @@ use tokio::sync::{Notify, watch};
 use super::{
     index::IndexEntry,
     scope::Bounds,
-    state::{Change, State},
+    state::{Change, Hidden, Source, State, uid},
 };
 use crate::{key::Key, version::Version};
 
-type Listener<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+type Tell<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+struct Listener<K> {
+    tell: Tell<K>,
+    /// `None` listens as long as the store lives.
+    alive: Option<Weak<Pending>>,
+}
 
 pub struct Store<K> {
     pub(super) inner: Arc<Inner<K>>,
@@ -110,9 +120,28 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 
     /// Calls `listener` for each object there is (as a change from nothing) and then for each change, deletes included.
-    /// It is called by whoever brings the news and must return at once; it must not write to this store.
+    /// It is called by whoever brings the news and must return at once; it must neither write to this store nor listen to
+    /// it, which would wait for itself.
     pub fn listen(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
-        // Registered before the snapshot is taken: a change in between is told twice rather than never.
+        self.add_listener(Box::new(listener), None);
+    }
+
+    /// The keys of objects that changed, each at most once at a time however often it changed.
+    pub fn subscribe(&self) -> Subscription {
+        let pending = Arc::new(Pending::default());
+        let alive = Arc::downgrade(&pending);
+        let told = alive.clone();
+        let tell = move |change: &Change<K>| {
+            if let Some(pending) = told.upgrade() {
+                pending.push(&change.key);
+            }
+        };
+        self.add_listener(Box::new(tell), Some(alive));
+        Subscription { pending }
+    }
+
+    fn add_listener(&self, tell: Tell<K>, alive: Option<Weak<Pending>>) {
+        // The lock keeps news away until the snapshot is told, so that each change is told once and in order.
         let mut listeners = self.inner.listeners.write();
         let snapshot: Vec<_> = {
             let state = self.inner.state.read();
@@ -122,26 +151,20 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
                 .collect()
         };
         for (key, object) in snapshot {
-            listener(&Change {
+            tell(&Change {
                 key,
                 before: None,
                 after: Some(object),
-                source: super::state::Source::List,
+                source: Source::List,
             });
         }
-        listeners.push(Box::new(listener));
-    }
-
-    /// The keys of objects that changed, each at most once at a time however often it changed.
-    pub fn subscribe(&self) -> Subscription {
-        let pending = Arc::new(Pending::default());
-        let told = Arc::downgrade(&pending);
-        self.listen(move |change| {
-            if let Some(pending) = told.upgrade() {
-                pending.push(&change.key);
-            }
+        listeners.retain(|listener| {
+            listener
+                .alive
+                .as_ref()
+                .is_none_or(|alive| alive.strong_count() > 0)
         });
-        Subscription { pending }
+        listeners.push(Listener { tell, alive });
     }
 
     /// Changes the state and tells the listeners, the latter without holding the state.
@@ -154,7 +177,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let changes: Vec<Change<K>> = news(&mut self.inner.state.write()).into_iter().collect();
         for change in &changes {
             for listener in listeners.iter() {
-                listener(change);
+                (listener.tell)(change);
             }
         }
     }
@@ -180,18 +203,32 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
 /// Keys that changed and were not looked at yet. Holds each key once, so it is bounded by the number of objects.
 #[derive(Debug, Default)]
 struct Pending {
-    keys: Mutex<VecDeque<Key>>,
+    keys: Mutex<PendingKeys>,
     changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct PendingKeys {
+    order: VecDeque<Key>,
+    /// The same keys, to find one without walking the line.
+    known: HashSet<Key>,
 }
 
 impl Pending {
     fn push(&self, key: &Key) {
         let mut keys = self.keys.lock();
-        if !keys.contains(key) {
-            keys.push_back(key.clone());
+        if keys.known.insert(key.clone()) {
+            keys.order.push_back(key.clone());
         }
         drop(keys);
         self.changed.notify_one();
+    }
+
+    fn pop(&self) -> Option<Key> {
+        let mut keys = self.keys.lock();
+        let key = keys.order.pop_front()?;
+        keys.known.remove(&key);
+        Some(key)
     }
 }
 
@@ -205,7 +242,7 @@ impl Subscription {
     /// Waits for the next changed key. Safe to drop while waiting.
     pub async fn next(&mut self) -> Key {
         loop {
-            if let Some(key) = self.pending.keys.lock().pop_front() {
+            if let Some(key) = self.pending.pop() {
                 return key;
             }
             self.pending.changed.notified().await;
@@ -242,13 +279,13 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         self.update(|state| state.wrote(object));
     }
 
-    pub(crate) fn left_scope(&self, key: &Key, uid: Option<&str>) {
-        if let Some(uid) = uid {
-            self.update(|state| state.gone(key, uid, false));
+    pub(crate) fn left_scope(&self, object: &K) {
+        if let (Some(uid), Some(version)) = (uid(object), Version::of(object)) {
+            self.update(|state| state.gone(&Key::of(object), uid, Hidden::UpTo(version)));
         }
     }
 
     pub(crate) fn ended(&self, key: &Key, uid: &str) {
-        self.update(|state| state.gone(key, uid, true));
+        self.update(|state| state.gone(key, uid, Hidden::ForGood));
     }
 }

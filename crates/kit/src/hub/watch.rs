@@ -204,7 +204,12 @@ impl<K: Kind> Watch<K> {
                     Err(WatchError::Expired { .. }) => Turn::List,
                     Err(error) => {
                         self.wait_after(&error).await;
-                        Turn::Watch { from }
+                        // Perhaps it is not the server but the version, or one event that we cannot read.
+                        if self.failures >= limits::WATCH_FAILURES_BEFORE_LIST {
+                            Turn::List
+                        } else {
+                            Turn::Watch { from }
+                        }
                     }
                 },
             };

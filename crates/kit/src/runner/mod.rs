@@ -18,6 +18,7 @@ use rand::Rng;
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 pub use relation::{Relation, by_label, by_owner, itself};
 
@@ -115,7 +116,7 @@ impl<R: Reconciler> Runner<R> {
         self.exists
             .write()
             .push(Box::new(move |key| objects.get(key).is_some()));
-        self.related(store, itself());
+        self.wake_by(store, itself(), Priority::Deletion);
     }
 
     /// Objects whose changes wake the object that `relation` finds. If a change moves one from one owner to another, both wake.
@@ -124,9 +125,19 @@ impl<R: Reconciler> Runner<R> {
         store: &Store<K>,
         relation: Relation<K>,
     ) {
+        self.wake_by(store, relation, Priority::Change);
+    }
+
+    /// `going` is how urgent it is when an object of this store goes away.
+    fn wake_by<K: Resource + Send + Sync + 'static>(
+        &self,
+        store: &Store<K>,
+        relation: Relation<K>,
+        going: Priority,
+    ) {
         let queue = self.queue.clone();
         store.listen(move |change: &Change<K>| {
-            let priority = priority_of(change);
+            let priority = priority_of(change, going);
             for object in change.before.iter().chain(change.after.iter()) {
                 for key in relation(object) {
                     queue.add(&key, priority);
@@ -165,7 +176,8 @@ impl<R: Reconciler> Runner<R> {
             while passes.try_join_next().is_some() {}
             let runner = self.clone();
             passes.spawn(async move {
-                runner.one_pass(taken).await;
+                let span = tracing::info_span!("pass", key = %taken.key);
+                runner.one_pass(taken).instrument(span).await;
                 drop(worker);
             });
         }
@@ -220,6 +232,10 @@ impl<R: Reconciler> Runner<R> {
             (OutcomeKind::Panicked, why) => {
                 tracing::error!(%key, why, "pass panicked; this is a bug");
             }
+            // A first failure is mostly a conflict: somebody else was faster.
+            (OutcomeKind::Retry, why) if failures == 0 => {
+                tracing::info!(%key, why, "pass failed; it is tried again");
+            }
             (_, why) => tracing::warn!(%key, ?kind, why, failures, "pass failed"),
         }
         {
@@ -258,10 +274,10 @@ impl<R: Reconciler> Runner<R> {
     }
 }
 
-fn priority_of<K: Resource>(change: &Change<K>) -> Priority {
+fn priority_of<K: Resource>(change: &Change<K>, going: Priority) -> Priority {
     match (&change.after, change.source) {
-        (None, _) => Priority::Deletion,
-        (Some(object), _) if object.meta().deletion_timestamp.is_some() => Priority::Deletion,
+        (None, _) => going,
+        (Some(object), _) if object.meta().deletion_timestamp.is_some() => going,
         (Some(_), Source::List) => Priority::Resync,
         (Some(_), Source::Watch | Source::OwnWrite) => Priority::Change,
     }

@@ -388,3 +388,63 @@ async fn what_somebody_else_removes_is_made_again_and_what_is_deleted_is_forgott
         "an object that is gone is kept awake"
     );
 }
+
+#[tokio::test]
+async fn what_happens_again_is_counted_on_its_event() {
+    let stage = Stage::new("series").await;
+    let service = make_service(&stage, "a").await;
+    let reporter = Reporter {
+        controller: "example.com/greeter".into(),
+        instance: "greeter-0".into(),
+    };
+    let recorder = Recorder::start(stage.hub.client(), reporter, stage.cancel.clone());
+    for occurrence in ["one", "one", "two", "three", "three"] {
+        let note = Note::about(
+            &service,
+            Weight::Warning,
+            "Restarted",
+            "Restart",
+            "it was restarted",
+        );
+        recorder.record(note.occurrence(occurrence));
+    }
+    let events: Api<Event> = Api::namespaced(stage.others.clone(), &stage.namespace);
+    let counted = async {
+        loop {
+            let listed = events
+                .list(&ListParams::default())
+                .await
+                .expect("events")
+                .items;
+            if listed.iter().any(|event| {
+                event
+                    .series
+                    .as_ref()
+                    .is_some_and(|series| series.count == 3)
+            }) {
+                return listed;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let listed = tokio::time::timeout(DEADLINE, counted)
+        .await
+        .expect("it is counted");
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let regarding = listed[0].regarding.as_ref().expect("it is about something");
+    assert_eq!(
+        (regarding.kind.as_deref(), regarding.uid.clone()),
+        (Some("Service"), service.uid())
+    );
+    assert_eq!(listed[0].type_.as_deref(), Some("Warning"));
+    assert_eq!(
+        (recorder.counts().written, recorder.counts().failed),
+        (3, 0)
+    );
+    assert_eq!(
+        stage.faults.writes().len(),
+        3,
+        "{:?}",
+        stage.faults.writes()
+    );
+}
