@@ -149,7 +149,8 @@ impl Bubble {
         for directory in ["/tmp", "/var/tmp"] {
             arguments.add(["--perms", "1777", "--dir", directory]);
         }
-        arguments.add(["--symlink", "/run", "/var/run", "--proc", "/proc"]);
+        // Relative: while the root is being built an absolute link would lead out of it, and mounts below it would fail.
+        arguments.add(["--symlink", "../run", "/var/run", "--proc", "/proc"]);
     }
 
     fn volumes(&self, arguments: &mut Arguments) {
