@@ -62,27 +62,36 @@ fn table() -> &'static serde_json::Map<String, Value> {
 }
 
 fn load() -> HashMap<(String, String), Schema> {
-    let mut schemas = HashMap::new();
-    for (name, definition) in table() {
-        let kinds = definition
-            .get("x-kubernetes-group-version-kind")
-            .and_then(Value::as_array);
-        for entry in kinds.into_iter().flatten() {
-            let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
-            let (group, version, kind) = (text("group"), text("version"), text("kind"));
-            let api_version = if group.is_empty() {
-                version.to_owned()
-            } else {
-                format!("{group}/{version}")
-            };
-            let mut schema = Definitions(table())
-                .schema(name)
-                .expect("the tables are compiled in and a test reads them");
-            schema.endpoints = endpoints(&api_version, kind);
-            schemas.insert((api_version, kind.to_owned()), schema);
-        }
-    }
-    schemas
+    let kinds: Vec<_> = table()
+        .iter()
+        .flat_map(|(name, definition)| kinds(definition).map(move |kind| (name.as_str(), kind)))
+        .collect();
+    let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
+    let schemas = Definitions(table())
+        .schemas(&names)
+        .expect("the tables are compiled in and a test reads them");
+    let with_endpoints = |((_, kind), mut schema): ((_, (String, String)), Schema)| {
+        schema.endpoints = endpoints(&kind.0, &kind.1);
+        (kind, schema)
+    };
+    kinds.into_iter().zip(schemas).map(with_endpoints).collect()
+}
+
+/// The API versions and kinds a definition is for.
+fn kinds(definition: &Value) -> impl Iterator<Item = (String, String)> {
+    let entries = definition
+        .get("x-kubernetes-group-version-kind")
+        .and_then(Value::as_array);
+    entries.into_iter().flatten().map(|entry| {
+        let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = (text("group"), text("version"));
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        (api_version, text("kind").to_owned())
+    })
 }
 
 fn endpoints(api_version: &str, kind: &str) -> Endpoints {

@@ -1,5 +1,6 @@
-//! Objects of built-in kinds as a Go struct would read and write them: null means unset, empty lists and maps are left out. What cannot be
-//! known from OpenAPI stays as it is: whether a `false` or `0` is left out depends on a pointer in the Go source.
+//! Objects as the server would read and write them. Of built-in kinds, as a Go struct: null means unset, empty lists and maps are left out.
+//! Of custom resources: nulls are left out unless the schema says `nullable`. What cannot be known from OpenAPI stays as it is: whether a
+//! `false` or `0` of a built-in kind is left out depends on a pointer in the Go source.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use crate::schema::{MapType, Scalar, Schema, Shape, Type};
 
 impl Schema {
     /// Leaves out nulls, and lists and maps that are empty, where the server would. Does nothing inside fields of any type. Of a custom
-    /// resource only the metadata is a struct; its other values are stored as they came.
+    /// resource only the metadata is a struct; elsewhere only nulls go.
     pub fn normalise(&self, object: &mut Value) {
         if self.is_structured {
             return leave_out_empty(self.root(), object);
@@ -16,11 +17,36 @@ impl Schema {
         if let (Some(kind), Some(value)) = (metadata, object.get_mut("metadata")) {
             leave_out_empty(kind, value);
         }
+        leave_out_nulls(self.root(), object);
     }
 
     /// Adds what the server writes even when nothing was set: `status: {}`, `containers: null`.
     pub(crate) fn fill_zero_values(&self, object: &mut Value) {
         fill(self.root(), object);
+    }
+}
+
+fn leave_out_nulls(kind: Type<'_>, value: &mut Value) {
+    match value {
+        Value::Array(items) => {
+            if let Some(list) = kind.list() {
+                items
+                    .iter_mut()
+                    .for_each(|item| leave_out_nulls(list.element(), item));
+            }
+        }
+        Value::Object(fields) => {
+            let Some(map) = kind.map() else { return };
+            for (name, field) in fields.iter_mut() {
+                if let Some(kind) = map.field_type(name) {
+                    leave_out_nulls(kind, field);
+                }
+            }
+            fields.retain(|name, field| {
+                !field.is_null() || map.field_type(name).is_none_or(Type::is_nullable)
+            });
+        }
+        _ => {}
     }
 }
 

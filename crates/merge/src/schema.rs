@@ -39,6 +39,8 @@ pub(crate) struct Node {
     pub scalar: Option<Scalar>,
     pub list: Option<List>,
     pub map: Option<Map>,
+    /// Null is a value here, and not just another way to say nothing.
+    pub is_nullable: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +185,10 @@ impl<'a> Type<'a> {
             .or_else(|| node.scalar.map(Shape::Scalar))
             .or_else(|| self.list().map(Shape::List))
             .unwrap_or(Shape::Scalar(Scalar::Any))
+    }
+
+    pub fn is_nullable(self) -> bool {
+        self.node().is_nullable
     }
 
     /// Whether any JSON value is welcome here, so that nothing below may be touched.

@@ -240,51 +240,63 @@ fn set_element(item: &Value) -> Result<PathElement, String> {
 
 /// Every leaf, list item and map key of a checked value. Declared parents are left out: they are there because their children are.
 pub(crate) fn field_set(kind: Type<'_>, value: &Value) -> FieldSet {
-    let mut set = FieldSet::default();
-    add_fields(kind, value, &mut Vec::new(), &mut set);
-    set
+    fields_below(kind, value).0
 }
 
-fn add_fields(kind: Type<'_>, value: &Value, path: &mut Path, set: &mut FieldSet) {
+/// What is below a value, and whether the value is a leaf itself.
+fn fields_below(kind: Type<'_>, value: &Value) -> (FieldSet, bool) {
+    let mut set = FieldSet::default();
     match kind.shape(Some(value)) {
-        Shape::Scalar(_) => set.insert(path),
-        Shape::List(list) if list.is_atomic() => set.insert(path),
-        Shape::Map(map) if map.is_atomic() => set.insert(path),
+        Shape::Scalar(_) => return (set, true),
+        Shape::List(list) if list.is_atomic() => return (set, true),
+        Shape::Map(map) if map.is_atomic() => return (set, true),
         Shape::List(list) => {
-            let elements: Vec<_> = items(value)
-                .iter()
-                .filter_map(|item| list_element(list, item).ok())
-                .collect();
-            for (item, element) in items(value).iter().zip(&elements) {
-                path.push(element.clone());
-                set.insert(path);
-                // Duplicates are owned as a whole: there is no telling which of them a path below would mean.
-                if elements.iter().filter(|other| *other == element).count() == 1 {
-                    add_fields(list.element(), item, path, set);
+            let mut repeated = BTreeSet::new();
+            for item in items(value) {
+                let Ok(element) = list_element(list, item) else {
+                    continue;
+                };
+                if !set.members.insert(element.clone()) {
+                    repeated.insert(element);
+                    continue;
                 }
-                path.pop();
+                let (below, _) = fields_below(list.element(), item);
+                if !below.is_empty() {
+                    set.children.insert(element, below);
+                }
             }
+            // Duplicates are owned as a whole: there is no telling which of them a path below would mean.
+            set.children
+                .retain(|element, _| !repeated.contains(element));
         }
         Shape::Map(map) => {
-            for (name, field) in value.as_object().into_iter().flatten() {
+            for (name, field) in fields(Some(value)) {
                 let Some(kind) = map.field_type(name) else {
                     continue;
                 };
-                path.push(PathElement::field(name));
-                add_fields(kind, field, path, set);
+                let (below, is_leaf) = fields_below(kind, field);
                 let is_empty =
                     field.is_null() || field.as_object().is_some_and(serde_json::Map::is_empty);
-                if is_empty || !map.is_declared(name) {
-                    set.insert(path);
+                if is_leaf || is_empty || !map.is_declared(name) {
+                    set.members.insert(PathElement::field(name));
                 }
-                path.pop();
+                if !below.is_empty() {
+                    set.children.insert(PathElement::field(name), below);
+                }
             }
         }
     }
+    (set, false)
 }
 
 fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn fields(value: Option<&Value>) -> &serde_json::Map<String, Value> {
+    static EMPTY: std::sync::LazyLock<serde_json::Map<String, Value>> =
+        std::sync::LazyLock::new(serde_json::Map::new);
+    value.and_then(Value::as_object).unwrap_or(&EMPTY)
 }
 
 /// The value without the fields and items in the set. What becomes empty by it becomes null.

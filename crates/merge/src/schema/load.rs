@@ -48,19 +48,24 @@ pub enum SchemaError {
 pub struct Definitions<'a>(pub &'a serde_json::Map<String, Value>);
 
 impl Definitions<'_> {
-    /// The schema of one of the definitions, for a built-in kind.
+    /// The schemas of some of the definitions, for built-in kinds. They share what they have in common.
     ///
     /// # Errors
-    /// When the definition, or what it refers to, is missing or malformed.
-    pub fn schema(&self, name: &str) -> Result<Schema, SchemaError> {
+    /// When a definition, or what it refers to, is missing or malformed.
+    pub fn schemas(&self, names: &[&str]) -> Result<Vec<Schema>, SchemaError> {
         let mut loader = Loader::new(self.0);
-        let root = loader.reference(name, None, name, 0)?;
-        Ok(Schema {
-            nodes: Arc::new(loader.nodes),
+        let roots = names
+            .iter()
+            .map(|name| loader.reference(name, None, name, 0))
+            .collect::<Result<Vec<_>, _>>()?;
+        let nodes = Arc::new(loader.nodes);
+        let schema = |root| Schema {
+            nodes: nodes.clone(),
             root,
             is_structured: true,
             endpoints: Endpoints::default(),
-        })
+        };
+        Ok(roots.into_iter().map(schema).collect())
     }
 
     /// The schema of a custom resource, whose metadata is one of these definitions. See [`Schema::from_openapi`].
@@ -106,6 +111,7 @@ impl<'a> Loader<'a> {
                 element: Some(map_element),
                 is_atomic,
             }),
+            is_nullable: true,
         };
         let nodes = vec![node(untyped, true), node(deduced, false)];
         Self {
@@ -205,7 +211,10 @@ impl<'a> Loader<'a> {
             });
         }
         let preserves = preserves || flag(schema, "x-kubernetes-preserve-unknown-fields");
-        let mut node = Node::default();
+        let mut node = Node {
+            is_nullable: flag(schema, "nullable"),
+            ..Node::default()
+        };
         match schema
             .get("type")
             .and_then(Value::as_str)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{TypeError, items, list_element};
+use super::{TypeError, fields, items, list_element};
 use crate::field_set::{FieldSet, Path, PathElement, path_text};
 use crate::schema::{ListType, MapType, Shape, Type};
 use crate::value::equal;
@@ -102,13 +102,7 @@ impl Walker {
                 Ok(Granularity::Parts)
             }
             Shape::Map(map) => {
-                let empty = serde_json::Map::new();
-                let fields = |value: Option<&'_ Value>| value.and_then(Value::as_object).cloned();
                 let (old_fields, new_fields) = (fields(old), fields(new));
-                let (old_fields, new_fields) = (
-                    old_fields.as_ref().unwrap_or(&empty),
-                    new_fields.as_ref().unwrap_or(&empty),
-                );
                 if map.is_atomic() || (old_fields.is_empty() && new_fields.is_empty()) {
                     return Ok(self.leaf(old, new));
                 }

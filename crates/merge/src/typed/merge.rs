@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{TypeError, items, list_element};
+use super::{TypeError, fields, items, list_element};
 use crate::field_set::PathElement;
 use crate::schema::{ListType, MapType, Shape, Type};
 
@@ -28,17 +28,11 @@ pub(crate) fn merge(
             }
         }
         Shape::Map(map) => {
-            let object = |value: Option<&Value>| {
-                value
-                    .and_then(Value::as_object)
-                    .cloned()
-                    .unwrap_or_default()
-            };
-            let (live_fields, applied_fields) = (object(live), object(applied));
+            let (live_fields, applied_fields) = (fields(live), fields(applied));
             if map.is_atomic() || (live_fields.is_empty() && applied_fields.is_empty()) {
                 leaf()
             } else {
-                maps(map, &live_fields, &applied_fields)
+                maps(map, live_fields, applied_fields)
             }
         }
     }

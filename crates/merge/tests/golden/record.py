@@ -137,7 +137,11 @@ class Server:
             with urllib.request.urlopen(request, context=self.context) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
+            text = error.read()
+            try:
+                return error.code, json.loads(text)
+            except ValueError:
+                return error.code, {"message": text.decode(errors="replace")}
 
 
 TYPES = {
@@ -368,12 +372,13 @@ def random_thing(dice):
         "nested": lambda: {"deep": {key: dice.randint(0, 1) for key in some("ab")}} if dice.random() < 0.8 else {},
     }.items():
         if dice.random() < 0.35:
-            spec[field] = make()
+            spec[field] = make() if dice.random() < 0.95 else None
     return {"spec": spec} if dice.random() < 0.9 else {}
 
 
-def random_deployment(dice):
-    container = lambda name: {"name": name, "image": dice.choice("ij"), **({"env": [{"name": key, "value": dice.choice("12")} for key in dice.sample("XYZ", dice.randint(1, 3))]} if dice.random() < 0.5 else {}), **({"ports": [{"containerPort": port, **({"protocol": dice.choice(["TCP", "UDP"])} if dice.random() < 0.5 else {})} for port in dice.sample([80, 81, 82], dice.randint(1, 2))]} if dice.random() < 0.4 else {}), **({"args": dice.sample("abc", 2)} if dice.random() < 0.3 else {})}
+def random_deployment(dice, may_repeat=False):
+    names = lambda: [dice.choice("XYZ") for _ in range(3)] if may_repeat and dice.random() < 0.3 else dice.sample("XYZ", dice.randint(1, 3))
+    container = lambda name: {"name": name, "image": dice.choice("ij"), **({"env": [{"name": key, "value": dice.choice("12")} for key in names()]} if dice.random() < 0.5 else {}), **({"ports": [{"containerPort": port, **({"protocol": dice.choice(["TCP", "UDP"])} if dice.random() < 0.5 else {})} for port in dice.sample([80, 81, 82], dice.randint(1, 2))]} if dice.random() < 0.4 else {}), **({"args": dice.sample("abc", 2)} if dice.random() < 0.3 else {})}
     return deployment([container(name) for name in dice.sample("abc", dice.randint(1, 2))], **({"replicas": dice.randint(1, 3)} if dice.random() < 0.5 else {}))
 
 
@@ -388,7 +393,7 @@ def random_story(dice, number):
         elif op == "strategic":
             steps.append(other(op, dice.choice("ABU"), {"spec": {"template": {"spec": make(dice)["spec"]["template"]["spec"]}}}))
         else:
-            steps.append(other(op, dice.choice("ABU"), make(dice)))
+            steps.append(other(op, dice.choice("ABU"), random_thing(dice) if kind == "Thing" else random_deployment(dice, may_repeat=True)))
     return f"random {number}", kind, steps
 
 
