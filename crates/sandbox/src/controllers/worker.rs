@@ -17,7 +17,7 @@ use super::clock;
 
 /// The first wait before a failed action is tried again.
 const RETRY_FIRST: SignedDuration = SignedDuration::from_millis(50);
-/// The longest wait: what fails for good is tried about twice a minute, and its warning is logged as often.
+/// The longest wait: what fails for good is tried about twice a minute.
 const RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(30);
 /// The longest sleep computed from a time in an object: a date of a user's choosing must not overflow a timer.
 const SLEEP_LONGEST: Duration = Duration::from_secs(3600);
@@ -126,13 +126,12 @@ async fn perform<C: Controller>(controller: &C, action: &C::Action, retries: &mu
         Ok(()) | Err(Failure::Gone(_)) => retries.succeeded(&key),
         Err(failure) => {
             let attempts = retries.failed(key, clock::now());
-            match failure {
-                Failure::Conflict(_) => {
-                    tracing::debug!(controller = C::NAME, ?action, %failure, attempts, "will decide again");
-                }
-                _ => {
-                    tracing::warn!(controller = C::NAME, ?action, %failure, attempts, "failed to act, will retry");
-                }
+            // What fails for good would otherwise fill the log with one line for ever.
+            let loud = attempts.is_power_of_two() && !matches!(failure, Failure::Conflict(_));
+            if loud {
+                tracing::warn!(controller = C::NAME, ?action, %failure, attempts, "failed to act, will retry");
+            } else {
+                tracing::debug!(controller = C::NAME, ?action, %failure, attempts, "failed to act, will retry");
             }
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value)] // JSON literals read best when handed over.
 
 use super::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 fn now() -> Timestamp {

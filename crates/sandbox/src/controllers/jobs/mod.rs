@@ -2,6 +2,7 @@
 //! per-index limits are not looked at.
 
 mod decide;
+mod pass;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
