@@ -37,11 +37,6 @@ use crate::{
     limits,
 };
 
-/// An apply that names this version can only create: nothing that exists has a version so low, so the server answers "conflict"
-/// if there is anything, and ignores the version if there is not. (Plain create would do, but what it sets is not owned
-/// the way apply owns it, and a later apply could not take it back.)
-const VERSION_OF_NOTHING: &str = "1";
-
 #[derive(Clone, Debug)]
 pub struct ExecutorConfig {
     /// Under this name the server knows which fields are ours.
@@ -181,19 +176,22 @@ impl Executor {
         let body = self.marked(desired);
         let live = match self.barrier.cached(&target.resource, &target.key) {
             Cached::Present(live) => Some(live),
-            Cached::Absent => None,
-            Cached::Unknown => self.read(VERB, target).await?.map(to_json),
+            // Absent from a cache may be outside its scope, and an apply would merge into whatever is there.
+            Cached::Absent | Cached::Unknown => {
+                let read = self.read(VERB, target).await?;
+                if let Some(object) = &read {
+                    self.barrier.wrote(&target.resource, object);
+                }
+                read.map(to_json)
+            }
         };
         if let Some(live) = live {
             return self.apply_over(desired, body, &live).await;
         }
-        match self
-            .send_apply(target, &body, "resourceVersion", VERSION_OF_NOTHING)
-            .await
-        {
+        match self.send_apply(target, &body, None).await {
             Ok(object) => Ok(self.laid_over(target, EffectKind::Created, object)),
             Err(CallError::Api(kube::Error::Api(status))) if status.is_conflict() => {
-                // There is one that the cache does not have: foreign, or ours with its answer lost.
+                // Somebody made one since we read, and it disagrees with ours.
                 match self.read_ours(VERB, desired).await? {
                     Some(object) => {
                         self.barrier.wrote(&target.resource, &object);
@@ -226,7 +224,7 @@ impl Executor {
         // The UID makes the server refuse if the object was replaced by another one of its name.
         let uid = live["metadata"]["uid"].as_str().unwrap_or_default();
         let object = self
-            .send_apply(target, &body, "uid", uid)
+            .send_apply(target, &body, Some(uid))
             .await
             .map_err(|error| error.into_step(VERB, target))?;
         let before = live["metadata"]["resourceVersion"].as_str();
@@ -238,18 +236,20 @@ impl Executor {
         Ok(self.laid_over(target, kind, object))
     }
 
+    /// With a UID it changes that incarnation and takes back what others changed of ours. Without, it is to create, and must
+    /// not force its way into an object that somebody else makes at the same moment.
     async fn send_apply(
         &self,
         target: &Target,
         body: &Value,
-        precondition: &str,
-        value: &str,
+        uid: Option<&str>,
     ) -> Result<DynamicObject, CallError> {
         let mut body = body.clone();
-        body["metadata"][precondition] = Value::from(value);
-        let parameters = PatchParams::apply(&self.config.field_manager)
-            .force()
-            .validation_strict();
+        let mut parameters = PatchParams::apply(&self.config.field_manager).validation_strict();
+        if let Some(uid) = uid {
+            body["metadata"]["uid"] = Value::from(uid);
+            parameters = parameters.force();
+        }
         let api = self.api(target);
         let patch = Patch::Apply(body);
         self.write(
