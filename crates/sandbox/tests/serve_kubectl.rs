@@ -49,6 +49,7 @@ const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: crane, labels: {a
 /// Runs `work` with a server and kubectl; without kubectl the test says so and passes.
 async fn with_kubectl(work: impl FnOnce(&Kubectl) + Send + 'static) {
     let sandbox = Sandbox::start();
+    serve_support::default_account(sandbox.server.client()).await;
     if let Some(kubectl) = Kubectl::new(&sandbox) {
         tokio::task::spawn_blocking(move || work(&kubectl))
             .await

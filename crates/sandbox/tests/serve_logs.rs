@@ -112,6 +112,7 @@ async fn make_pod(client: &Client, name: &str, node: Option<&str>, containers: &
 async fn a_followed_log_comes_as_it_is_written() {
     let server = Server::start(ServerConfig::memory()).unwrap();
     let client = server.client();
+    serve_support::default_account(client.clone()).await;
     let (sender, lines) = mpsc::channel(8);
     make_node(&client, fake_node(&server, lines).await).await;
     make_pod(&client, "crane", Some("quay"), &["main"]).await;
@@ -146,6 +147,7 @@ async fn a_followed_log_comes_as_it_is_written() {
 async fn what_cannot_be_shown_is_said_as_a_cluster_says_it() {
     let server = Server::start(ServerConfig::memory()).unwrap();
     let client = server.client();
+    serve_support::default_account(client.clone()).await;
     let (sender, lines) = mpsc::channel(8);
     make_node(&client, fake_node(&server, lines).await).await;
     drop(sender);

@@ -37,8 +37,8 @@ pub(super) struct Inner {
     pub(super) range: u8,
     pub(super) in_flight: Semaphore,
     pub(super) stopping: CancellationToken,
-    /// Last, so that it is given back after everything above is closed.
-    pub(super) _lock: Option<DirectoryLock>,
+    /// Last, so that it is given back after everything above is closed; or by `shutdown`, because clients may outlive it.
+    pub(super) lock: Mutex<Option<DirectoryLock>>,
 }
 
 impl Inner {

@@ -165,7 +165,7 @@ impl Server {
             range,
             in_flight: Semaphore::new(IN_FLIGHT_LIMIT),
             stopping: CancellationToken::new(),
-            _lock: lock,
+            lock: Mutex::new(lock),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -226,11 +226,12 @@ impl Server {
         self.inner.in_flight.close();
         self.inner.hub.close();
         let inner = self.inner();
-        // It joins a thread that may be in the middle of a sync.
-        if tokio::task::spawn_blocking(move || inner.journal.close())
-            .await
-            .is_err()
-        {
+        let closed = tokio::task::spawn_blocking(move || {
+            // It joins a thread that may be in the middle of a sync; only then the directory is free for another server.
+            inner.journal.close();
+            drop(inner.lock.lock().map(|mut lock| lock.take()));
+        });
+        if closed.await.is_err() {
             tracing::error!(
                 "failed to wait for the journal; the next start loads what was acknowledged"
             );

@@ -198,7 +198,9 @@ impl ApiService {
                     self.inner.metrics.text(guarded.state.revision()),
                 ));
             }
-            if let Some((namespace, name)) = token_target(&request) {
+            if let Some((namespace, name)) =
+                subresource_of(&request, &http::Method::POST, "serviceaccounts", "token")
+            {
                 let Guarded { state, random } = guarded;
                 let key = self.inner.pki.token_key();
                 let body = token_body(&request)?;
@@ -208,6 +210,18 @@ impl ApiService {
                     body: token,
                     warnings: Vec::new(),
                 }));
+            }
+            // Not core's to answer, because a pod without a node has a log too: an empty one.
+            if let Some((namespace, pod)) =
+                subresource_of(&request, &http::Method::GET, "pods", "log")
+            {
+                return Ok(Answer::Node(node::decide(
+                    &guarded.state,
+                    &namespace,
+                    &pod,
+                    "log",
+                    &request,
+                )?));
             }
             let (response, changes) =
                 core::handle(&mut guarded.state, &request, now, &mut guarded.random);
@@ -281,18 +295,21 @@ fn broken(reason: &str) -> Refusal {
     )
 }
 
-/// The service account whose token is asked for.
-fn token_target(request: &Request) -> Option<(String, String)> {
-    if request.method != http::Method::POST {
-        return None;
-    }
+/// Namespace and name, if this asks for that subresource of a namespaced object of the core group.
+fn subresource_of(
+    request: &Request,
+    method: &http::Method,
+    plural: &str,
+    subresource: &str,
+) -> Option<(String, String)> {
     let rest = request.path.strip_prefix("/api/v1/namespaces/")?;
     let parts = rest.split('/').collect::<Vec<_>>();
-    let [namespace, "serviceaccounts", name, "token"] = parts.as_slice() else {
+    let [namespace, found, name, last] = parts.as_slice() else {
         return None;
     };
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    Some((decode(namespace), decode(name)))
+    (request.method == method && *found == plural && *last == subresource)
+        .then(|| (decode(namespace), decode(name)))
 }
 
 fn token_body(request: &Request) -> Result<&[u8], Refusal> {
