@@ -62,12 +62,13 @@ impl PodWorker {
                 if !has_place {
                     return Err("every address for pods is in use".to_owned());
                 }
-                if context
-                    .keeper
-                    .sources
-                    .mounts_service_account(&pod)
-                    .await
-                    .map_err(|error| error.to_string())?
+                if projection::lacks_service_account(&pod)
+                    && context
+                        .keeper
+                        .sources
+                        .mounts_service_account(&pod)
+                        .await
+                        .map_err(|error| error.to_string())?
                 {
                     service_account = projection::add_service_account(&mut pod);
                 }

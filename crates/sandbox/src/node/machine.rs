@@ -423,3 +423,7 @@ impl ContainerModel {
         matches!(self.state, ContainerState::Ended(_))
     }
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -256,6 +256,11 @@ fn mode(mode: Option<i32>) -> Option<u32> {
         .map(|mode| mode & MODE_MASK)
 }
 
+/// Whether some container has no service account's files and might want them.
+pub fn lacks_service_account(pod: &Pod) -> bool {
+    add_service_account(&mut pod.clone())
+}
+
 /// Adds the service account's files to a pod for which the API server has not: `true` if it was added to at least one container.
 pub fn add_service_account(pod: &mut Pod) -> bool {
     let Some(spec) = &mut pod.spec else {

@@ -3,7 +3,9 @@
 use std::net::TcpListener;
 
 use geodb_sandbox::serve::{Server, ServerConfig, range};
-use kube::Client;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
 
 pub struct Backend {
     pub client: Client,
@@ -22,8 +24,12 @@ impl Backend {
             ..ServerConfig::memory()
         })
         .expect("a server");
+        let client = server.client();
+        let account: ServiceAccount = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}})).expect("an account");
+        // A controller makes it in every namespace; here there is none.
+        Api::namespaced(client.clone(), "default").create(&PostParams::default(), &account).await.expect("an account");
         Self {
-            client: server.client(),
+            client,
             namespace: "default".to_owned(),
             range,
             server,
