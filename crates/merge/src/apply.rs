@@ -226,46 +226,46 @@ fn never_owned() -> FieldSet {
 
 /// The fields an endpoint ignores, so that writing to it never owns them.
 fn reset_fields(schema: &Schema, subresource: &str) -> FieldSet {
-    let endpoints = schema.endpoints;
     match subresource {
-        "" if endpoints.has_status => FieldSet::of_fields(&[&["status"]]),
-        "status" if endpoints.status_ignores_metadata => {
-            FieldSet::of_fields(&[&["spec"], &["metadata"]])
-        }
-        "status" => FieldSet::of_fields(&[&["spec"]]),
+        "" if schema.endpoints.has_status => FieldSet::of_fields(&[&["status"]]),
+        "status" => FieldSet::of_fields(schema.endpoints.status_ignores),
         _ => FieldSet::default(),
     }
+}
+
+/// What an apply starts from: the live object without its entries, and the entries.
+fn start(request: &ApplyRequest<'_>) -> Result<(Value, Managed), ApplyError> {
+    let kind = request.schema.root();
+    let mut managed = request
+        .live
+        .map_or_else(|| Ok(Managed::default()), Managed::decode)?;
+    let new = || json!({"apiVersion": request.api_version, "kind": request.applied.get("kind")});
+    let mut live = request.live.cloned().unwrap_or_else(new);
+    remove_managed_fields(&mut live);
+    if managed.0.is_empty() && request.live.is_some() {
+        managed = update::own_everything(request, &live);
+    }
+    let misfit = |which: &str, object: &Value, errors: &[TypeError]| {
+        let (object, errors) = (object_text(object), describe(errors));
+        ApplyError::Schema(format!(
+            "failed to create typed {which} object ({object}): {errors}"
+        ))
+    };
+    typed::check(kind, request.applied, Duplicates::Refused)
+        .map_err(|errors| misfit("patch", request.applied, &errors))?;
+    typed::check(kind, &live, Duplicates::Allowed)
+        .map_err(|errors| misfit("live", &live, &errors))?;
+    forget_other_versions(&mut managed, request.api_version);
+    for entry in managed.0.values_mut() {
+        entry.fields = typed::reconcile(kind, &entry.fields);
+    }
+    Ok((live, managed))
 }
 
 /// The whole of an apply except for what is peculiar to kubectl.
 fn apply_once(request: &ApplyRequest<'_>, force: bool) -> Result<Value, ApplyError> {
     let kind = request.schema.root();
-    let mut managed = request
-        .live
-        .map_or_else(|| Ok(Managed::default()), Managed::decode)?;
-    let mut live = request.live.cloned().unwrap_or_else(
-        || json!({"apiVersion": request.api_version, "kind": request.applied.get("kind")}),
-    );
-    remove_managed_fields(&mut live);
-    if managed.0.is_empty() && request.live.is_some() {
-        managed = update::own_everything(request, &live);
-    }
-    let schema_error = |prefix: &str, object: &Value, errors: &[TypeError]| {
-        ApplyError::Schema(format!(
-            "failed to create typed {prefix} object ({}): {}",
-            object_text(object),
-            describe(errors)
-        ))
-    };
-    typed::check(kind, request.applied, Duplicates::Refused)
-        .map_err(|errors| schema_error("patch", request.applied, &errors))?;
-    typed::check(kind, &live, Duplicates::Allowed)
-        .map_err(|errors| schema_error("live", &live, &errors))?;
-    forget_other_versions(&mut managed, request.api_version);
-    for entry in managed.0.values_mut() {
-        entry.fields = typed::reconcile(kind, &entry.fields);
-    }
-
+    let (live, mut managed) = start(request)?;
     let merged = typed::merge(kind, Some(&live), Some(request.applied))
         .map_err(|errors| {
             ApplyError::Schema(format!("failed to merge config: {}", describe(&errors)))

@@ -13,24 +13,45 @@ const DEFINITIONS: &str = include_str!("../data/definitions.json");
 /// The Kubernetes release the tables come from, as `v1.36.3`.
 pub const RELEASE: &str = include_str!("../data/RELEASE").trim_ascii_end();
 
-/// Built-in kinds with a `/status` endpoint whose main endpoint therefore ignores `status`, and whether `/status` ignores metadata.
-const KINDS_WITH_STATUS: &[(&str, &str, bool)] = &[
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", false),
-    ("apiregistration.k8s.io/v1", "APIService", true),
-    ("apps/v1", "DaemonSet", false),
-    ("apps/v1", "Deployment", false),
-    ("apps/v1", "ReplicaSet", false),
-    ("apps/v1", "StatefulSet", false),
-    ("autoscaling/v2", "HorizontalPodAutoscaler", false),
-    ("batch/v1", "CronJob", false),
-    ("batch/v1", "Job", false),
-    ("policy/v1", "PodDisruptionBudget", false),
-    ("v1", "Namespace", false),
-    ("v1", "Node", false),
-    ("v1", "PersistentVolume", false),
-    ("v1", "PersistentVolumeClaim", false),
-    ("v1", "Pod", false),
-    ("v1", "Service", false),
+/// Paths of fields.
+type Fields = &'static [&'static [&'static str]];
+
+const SPEC: Fields = &[&["spec"]];
+
+/// Built-in kinds with a `/status` endpoint, whose main endpoint therefore ignores `status`, and what `/status` ignores.
+const KINDS_WITH_STATUS: &[(&str, &str, Fields)] = &[
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", SPEC),
+    (
+        "apiregistration.k8s.io/v1",
+        "APIService",
+        &[&["spec"], &["metadata"]],
+    ),
+    ("apps/v1", "DaemonSet", SPEC),
+    (
+        "apps/v1",
+        "Deployment",
+        &[&["spec"], &["metadata", "labels"]],
+    ),
+    ("apps/v1", "ReplicaSet", SPEC),
+    ("apps/v1", "StatefulSet", SPEC),
+    ("autoscaling/v2", "HorizontalPodAutoscaler", SPEC),
+    ("batch/v1", "CronJob", SPEC),
+    ("batch/v1", "Job", SPEC),
+    ("policy/v1", "PodDisruptionBudget", SPEC),
+    ("v1", "Namespace", SPEC),
+    ("v1", "Node", SPEC),
+    ("v1", "PersistentVolume", SPEC),
+    ("v1", "PersistentVolumeClaim", SPEC),
+    (
+        "v1",
+        "Pod",
+        &[
+            &["spec"],
+            &["metadata", "deletionTimestamp"],
+            &["metadata", "ownerReferences"],
+        ],
+    ),
+    ("v1", "Service", SPEC),
 ];
 
 /// The type of a built-in kind, or none if it is not one of ours.
@@ -100,7 +121,7 @@ fn endpoints(api_version: &str, kind: &str) -> Endpoints {
         .find(|(version, name, _)| *version == api_version && *name == kind);
     Endpoints {
         has_status: found.is_some(),
-        status_ignores_metadata: found.is_some_and(|(_, _, ignores)| *ignores),
+        status_ignores: found.map_or(&[], |(_, _, ignored)| ignored),
     }
 }
 

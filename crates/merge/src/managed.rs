@@ -249,3 +249,66 @@ pub(crate) fn remove_managed_fields(object: &mut Value) {
         metadata.retain(|name, _| name != "managedFields");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_in_the_order_of_a_real_server() {
+        let entry = |manager: &str, operation: &str, time: Option<&str>| {
+            let mut entry = json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}});
+            if let Some(time) = time {
+                entry["time"] = json!(time);
+            }
+            entry
+        };
+        let (early, late) = (Some("2026-11-15T12:00:00Z"), Some("2026-11-15T12:00:01Z"));
+        let entries = [
+            entry("b", "Update", early),
+            entry("a", "Update", late),
+            entry("d", "Apply", early),
+            entry("c", "Apply", early),
+            entry("z", "Apply", None),
+        ];
+        let mut object = json!({"metadata": {"managedFields": entries}});
+        let managed = Managed::decode(&object).expect("valid");
+        managed.encode(&mut object);
+        let list = object["metadata"]["managedFields"]
+            .as_array()
+            .expect("a list");
+        let names: Vec<_> = list
+            .iter()
+            .filter_map(|entry| entry["manager"].as_str())
+            .collect();
+        assert_eq!(names, ["z", "c", "d", "b", "a"]);
+    }
+
+    #[test]
+    fn entries_that_cannot_be_read_say_why() {
+        let cases = [
+            (
+                json!("x"),
+                "metadata.managedFields must be a list of objects",
+            ),
+            (
+                json!([1]),
+                "metadata.managedFields must be a list of objects",
+            ),
+            (json!([{}]), "operation must be `Apply` or `Update`"),
+            (
+                json!([{"operation": "Apply"}]),
+                "apiVersion must not be empty",
+            ),
+            (
+                json!([{"operation": "Apply", "apiVersion": "v1"}]),
+                "invalid fieldsType \"\" in managed fields entry 0",
+            ),
+        ];
+        for (entries, message) in cases {
+            let error = Managed::decode(&json!({"metadata": {"managedFields": entries}}))
+                .expect_err(message);
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

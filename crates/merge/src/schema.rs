@@ -23,10 +23,10 @@ pub struct Schema {
 /// What the endpoints of a kind do not let a client write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Endpoints {
-    /// The main endpoint ignores `status`, and there is a `/status` that ignores the rest.
+    /// The main endpoint ignores `status`, and there is a `/status`.
     pub has_status: bool,
-    /// `/status` ignores the metadata as well.
-    pub status_ignores_metadata: bool,
+    /// What `/status` ignores.
+    pub status_ignores: &'static [&'static [&'static str]],
 }
 
 /// The place of a node in its schema.

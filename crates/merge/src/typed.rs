@@ -403,3 +403,32 @@ fn find_newly_atomic(
         path.pop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fields_v1;
+    use crate::schema::Schema;
+
+    #[test]
+    fn owners_of_parts_own_the_whole_once_it_has_become_atomic() {
+        let atomic = Schema::from_openapi(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "list": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
+            "map": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+            "granular": {"type": "object", "additionalProperties": {"type": "string"}},
+        }}}}))
+        .expect("structural");
+        let written = json!({"f:spec": {
+            "f:granular": {".": {}, "f:a": {}},
+            "f:list": {".": {}, "k:{\"name\":\"x\"}": {".": {}, "f:name": {}}},
+            "f:map": {"f:a": {}},
+        }});
+        let set = reconcile(atomic.root(), &fields_v1::decode(&written).expect("valid"));
+        let expected =
+            json!({"f:spec": {"f:granular": {".": {}, "f:a": {}}, "f:list": {}, "f:map": {}}});
+        assert_eq!(fields_v1::encode(&set), expected);
+        assert_eq!(reconcile(atomic.root(), &set), set);
+    }
+}

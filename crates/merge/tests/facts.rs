@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 fn apply_config_map(
     live: Option<&Value>,
     manager: &str,
-    data: Value,
+    data: &Value,
     force: bool,
     now: &str,
 ) -> Result<Applied, ApplyError> {
@@ -30,7 +30,7 @@ const LATER: &str = "2026-11-15T12:00:05Z";
 #[test]
 fn the_story_of_two_appliers() {
     let created =
-        apply_config_map(None, "A", json!({"a": "1", "b": "2"}), false, NOON).expect("created");
+        apply_config_map(None, "A", &json!({"a": "1", "b": "2"}), false, NOON).expect("created");
     assert!(created.changed);
     assert_eq!(
         created.object["metadata"]["managedFields"],
@@ -41,7 +41,7 @@ fn the_story_of_two_appliers() {
     let error = apply_config_map(
         Some(&created.object),
         "B",
-        json!({"a": "x", "b": "y"}),
+        &json!({"a": "x", "b": "y"}),
         false,
         LATER,
     )
@@ -62,7 +62,7 @@ fn the_story_of_two_appliers() {
         ],
     );
 
-    let shared = apply_config_map(Some(&created.object), "B", json!({"a": "1"}), false, LATER)
+    let shared = apply_config_map(Some(&created.object), "B", &json!({"a": "1"}), false, LATER)
         .expect("shared");
     assert!(shared.changed);
     assert_eq!(
@@ -74,19 +74,19 @@ fn the_story_of_two_appliers() {
         ]),
     );
 
-    let again = apply_config_map(Some(&shared.object), "B", json!({"a": "1"}), false, LATER)
+    let again = apply_config_map(Some(&shared.object), "B", &json!({"a": "1"}), false, LATER)
         .expect("no-op");
     assert!(!again.changed);
     assert_eq!(again.object, shared.object);
 
-    let dropped = apply_config_map(Some(&shared.object), "A", json!({"b": "2"}), false, LATER)
+    let dropped = apply_config_map(Some(&shared.object), "A", &json!({"b": "2"}), false, LATER)
         .expect("dropped by A");
     assert_eq!(
         dropped.object["data"],
         json!({"a": "1", "b": "2"}),
         "B still owns a"
     );
-    let gone = apply_config_map(Some(&dropped.object), "B", json!({}), false, LATER)
+    let gone = apply_config_map(Some(&dropped.object), "B", &json!({}), false, LATER)
         .expect("dropped by B");
     assert_eq!(gone.object["data"], json!({"b": "2"}));
 }
@@ -94,8 +94,8 @@ fn the_story_of_two_appliers() {
 #[test]
 fn force_takes_fields_away() {
     let created =
-        apply_config_map(None, "A", json!({"a": "1", "b": "2"}), false, NOON).expect("created");
-    let forced = apply_config_map(Some(&created.object), "B", json!({"a": "x"}), true, LATER)
+        apply_config_map(None, "A", &json!({"a": "1", "b": "2"}), false, NOON).expect("created");
+    let forced = apply_config_map(Some(&created.object), "B", &json!({"a": "x"}), true, LATER)
         .expect("forced");
     assert_eq!(forced.object["data"], json!({"a": "x", "b": "2"}));
     assert_eq!(

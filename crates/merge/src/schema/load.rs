@@ -77,7 +77,7 @@ impl Definitions<'_> {
         loader.fill(id, node);
         let endpoints = Endpoints {
             has_status: false,
-            status_ignores_metadata: true,
+            status_ignores: &[&["spec"], &["metadata"]],
         };
         Ok(Schema {
             nodes: Arc::new(loader.nodes),
@@ -417,5 +417,89 @@ fn patch_strategy(schema: &Value) -> PatchStrategy {
             .get("x-kubernetes-patch-merge-key")
             .and_then(Value::as_str)
             .map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_malformed_schema_says_where_and_what_to_write() {
+        let cases = [
+            (json!([]), "openAPIV3Schema must be an object"),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "list"}}}),
+                "openAPIV3Schema.properties.a has type: list, which is unknown; use object, array, string, integer, number or boolean",
+            ),
+            (
+                json!({"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object"}}),
+                "openAPIV3Schema has x-kubernetes-list-type: map and needs x-kubernetes-list-map-keys, a list of field names",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "array", "x-kubernetes-list-type": "bag"}}}),
+                "openAPIV3Schema.properties.a has x-kubernetes-list-type: bag, which is unknown; use atomic, set or map",
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-map-type": "whole"}),
+                "openAPIV3Schema has x-kubernetes-map-type: \"whole\", which is unknown; use granular or atomic",
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"$ref": "#/definitions/Nobody"}}),
+                "openAPIV3Schema.additionalProperties refers to Nobody, which is not among the definitions",
+            ),
+        ];
+        for (schema, message) in cases {
+            let error = Schema::from_openapi(&schema).expect_err(message);
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_schema_without_an_end_is_refused() {
+        let mut schema = json!({"type": "object"});
+        for _ in 0..=NESTING_LIMIT_LEVELS {
+            schema = json!({"type": "array", "items": schema});
+        }
+        let error = Schema::from_openapi(&schema).expect_err("too deep");
+        assert!(matches!(error, SchemaError::TooDeep { .. }), "{error}");
+    }
+
+    #[test]
+    fn apply_and_strategic_merge_have_different_keys_for_the_ports_of_a_service() {
+        let service = crate::builtin::schema("v1", "Service").expect("a built-in kind");
+        let spec = service
+            .root()
+            .map()
+            .and_then(|map| map.field_type("spec"))
+            .and_then(|spec| spec.map())
+            .expect("a struct");
+        let ports = spec
+            .field_type("ports")
+            .and_then(|ports| ports.list())
+            .expect("a list");
+        assert_eq!(
+            *ports.relation(),
+            ListRelation::Keyed(vec!["port".to_owned(), "protocol".to_owned()])
+        );
+        let patch = &spec.field("ports").expect("declared").patch;
+        assert_eq!(patch.merge_key.as_deref(), Some("port"));
+        assert!(patch.merges);
+    }
+
+    #[test]
+    fn embedded_resources_and_the_object_itself_have_metadata() {
+        let schema = Schema::from_openapi(&json!({
+            "type": "object",
+            "properties": {"template": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"spec": {"type": "object"}}}},
+        }))
+        .expect("structural");
+        let object = json!({"metadata": {"lables": {}}, "template": {"kind": "Pod", "metadata": {"labels": {"a": "b"}, "lables": {}}}});
+        assert_eq!(
+            crate::validate::unknown_fields(&schema, &object),
+            ["metadata.lables", "template.metadata.lables"]
+        );
     }
 }

@@ -85,7 +85,7 @@ fn holds_objects(original: &[Value], patch: &[Value]) -> Result<bool, StrategicE
     if items.any(|item| std::mem::discriminant(item) != std::mem::discriminant(first)) {
         let all: Items = original.iter().chain(patch).cloned().collect();
         return Err(StrategicError::MixedItems {
-            items: Value::Array(all).to_string(),
+            items: go_text(&Value::Array(all)),
         });
     }
     Ok(first.is_object())
@@ -269,7 +269,7 @@ fn check_order(
     let mut places = order.iter();
     for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
         if !places.any(|place| identity.is_same(place, item)) {
-            let text = |items: &[Value]| Value::Array(items.to_vec()).to_string();
+            let text = |items: &[Value]| go_text(&Value::Array(items.to_vec()));
             return Err(StrategicError::OrderMismatch {
                 items: text(patch),
                 order: text(order),
