@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -36,10 +36,39 @@ pub fn path(data: &Path, namespace: &str) -> PathBuf {
 /// If the name cannot be a file's name, or the file cannot be made.
 pub fn ensure(data: &Path, namespace: &str) -> io::Result<PathBuf> {
     let path = checked(data, namespace)?;
-    if !path.exists() {
-        write(&path, LOCALHOST)?;
+    make_directory(&path)?;
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(MODE_FILE)
+        .open(&path)
+    {
+        // Whatever the controller writes begins with the same line, so it does not matter who of us two is later.
+        Ok(file) => file.write_all_at(LOCALHOST.as_bytes(), 0)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
     }
     Ok(path)
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(path);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(MODE_DIRECTORY)
+        .create(directory)
+}
+
+/// What the files of an earlier start hold: those of namespaces that went meanwhile have to go, too.
+pub(super) fn left_behind(data: &Path) -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir(data.join("hosts")) else {
+        return BTreeMap::new();
+    };
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some((name, fs::read_to_string(entry.path()).ok()?))
+    };
+    entries.flatten().filter_map(read).collect()
 }
 
 fn checked(data: &Path, namespace: &str) -> io::Result<PathBuf> {
@@ -58,12 +87,7 @@ fn checked(data: &Path, namespace: &str) -> io::Result<PathBuf> {
 
 /// Replaces the content in one write. A reader in between sees the old lines or the new ones, at worst with empty lines after them.
 fn write(path: &Path, content: &str) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(MODE_DIRECTORY)
-            .create(directory)?;
-    }
+    make_directory(path)?;
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -81,12 +105,8 @@ fn write(path: &Path, content: &str) -> io::Result<()> {
         '\n',
         old_length.saturating_sub(content.len()),
     ));
-    write_whole(&file, padded.as_bytes())?;
+    file.write_all_at(padded.as_bytes(), 0)?;
     file.set_len(content.len() as u64)
-}
-
-fn write_whole(file: &File, bytes: &[u8]) -> io::Result<()> {
-    file.write_all_at(bytes, 0)
 }
 
 /// Services and slices as lines of a hosts file, seen from `namespace`.
@@ -294,6 +314,23 @@ mod tests {
         write(&path, "kept\n").expect("written");
         ensure(data.path(), "grove").expect("there already");
         assert_eq!(fs::read_to_string(&path).expect("read"), "kept\n");
+    }
+
+    #[test]
+    fn files_of_namespaces_that_went_while_we_were_away_go() {
+        let data = tempfile::tempdir().expect("a directory");
+        assert!(
+            left_behind(data.path()).is_empty(),
+            "nothing was ever written"
+        );
+        ensure(data.path(), "went").expect("made");
+        ensure(data.path(), "stays").expect("made");
+        let wanted = BTreeMap::from([("stays".to_owned(), LOCALHOST.to_owned())]);
+        let actions = decide(wanted, &left_behind(data.path()));
+        assert!(
+            matches!(actions.as_slice(), [Action::Remove { namespace }] if namespace == "went"),
+            "{actions:?}"
+        );
     }
 
     #[test]

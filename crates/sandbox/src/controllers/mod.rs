@@ -185,10 +185,15 @@ impl Starter {
             pods: pods.clone(),
             explained: parking_lot::Mutex::default(),
         };
-        self.run(storage, nudge);
-        let (client, cancel) = (self.client.clone(), self.cancel.clone());
-        self.tasks
-            .spawn(async move { cancel.run_until_cancelled(default_class(client)).await });
+        let (client, classes, cancel) = (self.client.clone(), classes.clone(), self.cancel.clone());
+        self.tasks.spawn(async move {
+            // Before there is a default class, every claim would look as if it had none to get.
+            let Some(class) = cancel.run_until_cancelled(default_class(client)).await else {
+                return;
+            };
+            classes.overlay(class);
+            worker::run(storage, nudge, cancel).await;
+        });
     }
 
     fn networking(&self, config: &ControllersConfig) {
@@ -221,7 +226,7 @@ impl Starter {
             namespaces: namespaces.clone(),
             services: services.clone(),
             slices: slices.clone(),
-            written: parking_lot::Mutex::default(),
+            written: parking_lot::Mutex::new(hosts::left_behind(&config.data)),
         };
         self.run(hosts, nudged_by!(namespaces, services, slices));
     }
@@ -367,9 +372,14 @@ impl Starter {
     }
 }
 
-async fn default_class(client: Client) {
-    while let Err(failure) = storage::ensure_default_class(&client).await {
-        tracing::warn!(%failure, "failed to make the default storage class, will retry");
+async fn default_class(client: Client) -> StorageClass {
+    loop {
+        match storage::ensure_default_class(&client).await {
+            Ok(class) => return class,
+            Err(failure) => {
+                tracing::warn!(%failure, "failed to make the default storage class, will retry");
+            }
+        }
         tokio::time::sleep(START_RETRY).await;
     }
 }

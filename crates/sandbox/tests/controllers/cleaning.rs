@@ -1,7 +1,10 @@
 //! Owners, namespaces, and quiet.
 
 use geodb_sandbox::controllers::hosts;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Service, ServiceAccount,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
@@ -155,7 +158,7 @@ async fn a_namespace_is_furnished_and_emptied() {
         .await
         .expect("deleted");
     stage
-        .until::<k8s_openapi::api::core::v1::Pod, _>("p", "is being deleted", |pod| {
+        .until::<Pod, _>("p", "is being deleted", |pod| {
             pod.metadata.deletion_timestamp.clone()
         })
         .await;
@@ -190,9 +193,59 @@ async fn a_namespace_is_furnished_and_emptied() {
 async fn nobody_writes_without_need() {
     let stage = Stage::new().await;
     stage.node("oak").await;
-    stage.pod("p", json!({})).await;
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    stage.create::<PersistentVolumeClaim>(claim).await;
+    stage.create::<Service>(json!({"metadata": {"name": "p"}, "spec": {"selector": {"app": "p"}, "ports": [{"port": 5432}]}})).await;
+    stage
+        .pod(
+            "p",
+            json!({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}),
+        )
+        .await;
     stage.node_of("p").await;
+    stage
+        .report(
+            "p",
+            json!({"phase": "Running", "podIP": "127.71.2.1", "podIPs": [{"ip": "127.71.2.1"}],
+        "conditions": [{"type": "Ready", "status": "True"}]}),
+        )
+        .await;
+    let slices = stage.api::<EndpointSlice>();
+    eventually("the slice has the pod", || async {
+        let all = slices
+            .list(&kube::api::ListParams::default())
+            .await
+            .expect("an answer");
+        all.items
+            .into_iter()
+            .find(|slice| !slice.endpoints.is_empty())
+    })
+    .await;
     stage.event("p", "Scheduled").await;
+    stage
+        .until::<PersistentVolumeClaim, _>("data", "is bound", |claim| {
+            claim
+                .status
+                .as_ref()?
+                .phase
+                .clone()
+                .filter(|phase| phase == "Bound")
+        })
+        .await;
+    let volumes: Api<PersistentVolume> = Api::all(stage.client.clone());
+    eventually("the volume is bound", || async {
+        let all = volumes
+            .list(&kube::api::ListParams::default())
+            .await
+            .expect("an answer");
+        all.items.into_iter().find(|volume| {
+            volume
+                .status
+                .as_ref()
+                .is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+        })
+    })
+    .await;
     let namespaces: Api<Namespace> = Api::all(stage.client.clone());
     let all = namespaces
         .list(&kube::api::ListParams::default())

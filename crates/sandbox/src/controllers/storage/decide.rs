@@ -265,7 +265,9 @@ fn decide_unbound(claim: &Arc<PersistentVolumeClaim>, snapshot: &Snapshot) -> Op
                     .annotations
                     .as_ref()
                     .is_some_and(|annotations| annotations.contains_key(SELECTED_NODE));
-                if !waits || selected {
+                // A pod that was put on a node without the scheduler is a consumer as well.
+                let consumed = || snapshot.pods.iter().any(|pod| uses(pod, claim));
+                if !waits || selected || consumed() {
                     return Some(Action::Provision {
                         claim: claim.clone(),
                         class: class.clone(),

@@ -98,6 +98,11 @@ fn a_claim_lives_step_by_step() {
     let wanted = claim(json!({"metadata": {"annotations": {SELECTED_NODE: "n"}}}));
     assert_eq!(told(vec![wanted.clone()], vec![], vec![]), ["provision"]);
     assert_eq!(
+        told(vec![claim(json!({}))], vec![], vec![user("Pending")]),
+        ["provision"],
+        "a pod placed by hand consumes, too"
+    );
+    assert_eq!(
         told(vec![wanted], vec![volume(json!({"status": null}))], vec![]),
         ["bind pvc-u1", "volume Bound"]
     );

@@ -42,10 +42,10 @@ pub(crate) struct Storage {
 }
 
 /// Makes the default class, once per start: a person who changes it is not overruled while the sandbox runs.
-pub(crate) async fn ensure_default_class(client: &Client) -> Result<(), Failure> {
+pub(crate) async fn ensure_default_class(client: &Client) -> Result<StorageClass, Failure> {
     let api: Api<StorageClass> = Api::all(client.clone());
-    if api.get_opt(DEFAULT_CLASS_NAME).await?.is_some() {
-        return Ok(());
+    if let Some(present) = api.get_opt(DEFAULT_CLASS_NAME).await? {
+        return Ok(present);
     }
     let class = StorageClass {
         metadata: ObjectMeta {
@@ -59,14 +59,7 @@ pub(crate) async fn ensure_default_class(client: &Client) -> Result<(), Failure>
         reclaim_policy: Some("Delete".to_owned()),
         ..StorageClass::default()
     };
-    match api
-        .create(&PostParams::default(), &class)
-        .await
-        .map_err(Failure::from)
-    {
-        Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
-        Err(failure) => Err(failure),
-    }
+    Ok(api.create(&PostParams::default(), &class).await?)
 }
 
 impl Storage {
