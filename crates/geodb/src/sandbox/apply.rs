@@ -112,7 +112,7 @@ async fn apply_document(client: &Client, document: Document) -> Result<Applied> 
 }
 
 /// The server's own words, without the layers that carried them.
-fn said(error: kube::Error) -> anyhow::Error {
+pub fn said(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow!("the server refused: {}", status.message),
         other => anyhow::Error::new(other),

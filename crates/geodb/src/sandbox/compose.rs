@@ -20,7 +20,7 @@ use kube::{Client, ResourceExt};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::await_established;
+use super::apply::{await_established, said};
 use super::display::Display;
 use crate::cli::default_agent_image;
 
@@ -200,6 +200,7 @@ async fn install_definitions(client: &Client) -> Result<()> {
         let name = definition.name_any();
         api.patch(&name, &parameters, &Patch::Apply(&definition))
             .await
+            .map_err(said)
             .with_context(|| format!("failed to install the definition {name}"))?;
         await_established(client, &name).await?;
     }
@@ -244,6 +245,7 @@ async fn node_count(client: &Client, asked: Option<u16>) -> Result<u16> {
     let list = nodes
         .list(&ListParams::default())
         .await
+        .map_err(said)
         .context("failed to list the nodes")?;
     let numbers = list.iter().filter_map(|node| {
         node.name_any()

@@ -10,6 +10,8 @@ use geodb_api::names::{Credential, Endpoint};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::{Api, Client};
 
+use super::apply::said;
+
 /// Everything a client needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
@@ -33,6 +35,7 @@ impl Connection {
         let secret = secrets
             .get(&name)
             .await
+            .map_err(said)
             .with_context(|| format!("failed to read the Secret {name}"))?;
         let data = secret.data.unwrap_or_default();
         let field = |key: &str| -> Result<String> {
@@ -110,6 +113,7 @@ async fn service_address(client: &Client, namespace: &str, name: &str) -> Result
     let service = services
         .get(name)
         .await
+        .map_err(said)
         .with_context(|| format!("failed to read the Service {name}"))?;
     service
         .spec
