@@ -7,6 +7,8 @@ mod discovery;
 mod openapi;
 mod paths;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

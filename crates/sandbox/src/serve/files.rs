@@ -33,12 +33,17 @@ pub(super) fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     sync_parent(path)
 }
 
-/// Makes the directory and its parents, or tightens the permissions of one that exists.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+/// Makes the directory and its parents if they are missing. One that exists keeps its permissions: it may be somebody's home.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(PRIVATE_DIRECTORY_MODE)
-        .create(path)?;
+        .create(path)
+}
+
+/// A directory that only ever holds secrets: made private, or made private again.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    make_directory(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(PRIVATE_DIRECTORY_MODE))
 }
 

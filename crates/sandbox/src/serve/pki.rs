@@ -305,3 +305,84 @@ fn dated_parameters(now: Timestamp, years: i32) -> CertificateParams {
     );
     parameters
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn open(directory: &Path) -> Result<Pki, PkiError> {
+        let now = "2030-02-28T12:00:00Z".parse().unwrap();
+        Pki::open(Some(directory), now, &mut rand::rng())
+    }
+
+    #[test]
+    fn an_authority_is_made_once_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("pki");
+        let first = open(&place).unwrap();
+        let second = open(&place).unwrap();
+        assert_eq!(first.authority_pem(), second.authority_pem());
+        assert_eq!(first.administrator_token(), second.administrator_token());
+        let mode = fs::metadata(&place).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, files::PRIVATE_DIRECTORY_MODE);
+        let other = open(&directory.path().join("other")).unwrap();
+        assert_ne!(first.authority_pem(), other.authority_pem());
+        assert_ne!(first.administrator_token(), other.administrator_token());
+    }
+
+    #[test]
+    fn a_damaged_authority_is_reported_and_not_replaced() {
+        for name in [
+            AUTHORITY_CERTIFICATE_FILE,
+            AUTHORITY_KEY_FILE,
+            TOKEN_KEY_FILE,
+            ADMINISTRATOR_TOKEN_FILE,
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let place = directory.path().join("pki");
+            open(&place).unwrap();
+            fs::write(place.join(name), "").unwrap();
+            assert!(
+                matches!(open(&place), Err(PkiError::Damaged { .. })),
+                "{name} empty"
+            );
+            assert_eq!(fs::read_to_string(place.join(name)).unwrap(), "");
+            fs::remove_file(place.join(name)).unwrap();
+            assert!(
+                matches!(open(&place), Err(PkiError::Damaged { .. })),
+                "{name} missing"
+            );
+        }
+    }
+
+    #[test]
+    fn a_crash_while_making_it_leaves_nothing_half_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("pki");
+        fs::create_dir(directory.path().join("pki.new")).unwrap();
+        fs::write(
+            directory.path().join("pki.new").join(AUTHORITY_KEY_FILE),
+            "half",
+        )
+        .unwrap();
+        open(&place).unwrap();
+        open(&place).unwrap();
+        assert!(!directory.path().join("pki.new").exists());
+    }
+
+    #[test]
+    fn names_that_are_no_names_are_refused() {
+        let pki = Pki::open(None, Timestamp::UNIX_EPOCH, &mut rand::rng()).unwrap();
+        let names = ["127.64.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        pki.server_config(&names, ClientCertificates::Required)
+            .unwrap();
+        pki.server_config(
+            &["not\u{fc}a name".to_owned()],
+            ClientCertificates::NotAsked,
+        )
+        .unwrap_err();
+        pki.client_config("somebody").unwrap();
+    }
+}

@@ -66,7 +66,7 @@ pub fn claim(data: Option<&Path>) -> Result<(u8, TcpListener), RangeError> {
             Ok((range, listener))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            files::private_directory(data).map_err(|source| RangeError::File {
+            files::make_directory(data).map_err(|source| RangeError::File {
                 path: data.to_owned(),
                 source,
             })?;

@@ -23,7 +23,7 @@ impl DirectoryLock {
             path: path.clone(),
             source,
         };
-        files::private_directory(directory).map_err(fail)?;
+        files::make_directory(directory).map_err(fail)?;
         let file = File::options()
             .read(true)
             .write(true)
