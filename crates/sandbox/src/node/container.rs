@@ -141,7 +141,9 @@ impl ContainerProcess {
     /// A process that does not exist, for tests that start none.
     #[cfg(test)]
     pub(super) fn nobody() -> Self {
-        Self { monitor: Pid::from_raw(i32::MAX).expect("not zero") }
+        Self {
+            monitor: Pid::from_raw(i32::MAX).expect("not zero"),
+        }
     }
 
     /// The container's PID 1 as the host numbers it, once the program has been executed.

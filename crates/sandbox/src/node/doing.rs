@@ -28,7 +28,7 @@ impl PodWorker {
             Action::ReportMount { message } => {
                 self.context
                     .events
-                    .tell(&self.pod, None, Reason::FailedMount, message)
+                    .tell(&self.pod, None, Reason::FailedMount, message);
             }
             Action::ReportBackoff { slot } => {
                 let name = self.container_name(slot);
@@ -166,7 +166,7 @@ impl PodWorker {
                     Some(&name),
                     Reason::Unhealthy,
                     format!("{kind} probe failed: {text}"),
-                )
+                );
             };
             let verdict = |healthy: bool| {
                 let (messages, id) = (messages.clone(), id.clone());

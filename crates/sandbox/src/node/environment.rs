@@ -184,7 +184,7 @@ impl Lookup<'_> {
         if let Some(reference) = &source.config_map_ref {
             match self.config_map(&reference.name) {
                 Some(map) => map.data.iter().flatten().for_each(|(key, value)| {
-                    variables.set(&format!("{prefix}{key}"), value.clone())
+                    variables.set(&format!("{prefix}{key}"), value.clone());
                 }),
                 None if reference.optional == Some(true) => {}
                 None => return Err(EnvironmentError::NoConfigMap(reference.name.clone())),
@@ -218,11 +218,11 @@ impl Lookup<'_> {
                 variable.value.as_deref().unwrap_or_default(),
                 known,
             ))),
-            Some(source) => self.from_source(variable, source),
+            Some(source) => self.sourced(variable, source),
         }
     }
 
-    fn from_source(
+    fn sourced(
         &self,
         variable: &EnvVar,
         source: &EnvVarSource,

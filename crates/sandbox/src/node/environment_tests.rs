@@ -1,4 +1,8 @@
 //! Tests of `environment`.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "literals read better by value"
+)]
 
 use super::*;
 use serde_json::{Value, json};

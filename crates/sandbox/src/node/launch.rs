@@ -51,6 +51,7 @@ pub struct LaunchError {
 }
 
 impl LaunchError {
+    #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
     fn configuration(error: impl ToString) -> Self {
         Self {
             reason: WaitingReason::CreateContainerConfigError,
@@ -58,6 +59,7 @@ impl LaunchError {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
     fn creation(error: impl ToString) -> Self {
         Self {
             reason: WaitingReason::CreateContainerError,

@@ -74,12 +74,12 @@ impl LogQuery {
                                     .unwrap_or(i64::MAX / 4)
                                     .min(MOST_SECONDS),
                             ),
-                    )
+                    );
                 }
                 "sinceTime" => {
                     parsed.since = Some(value.parse().map_err(|_| {
                         format!("sinceTime has to be a time (RFC 3339), not {value:?}")
-                    })?)
+                    })?);
                 }
                 "stream" if value == "All" => {}
                 "stream" => {

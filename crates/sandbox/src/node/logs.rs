@@ -200,7 +200,7 @@ mod tests {
         let mut lines = Lines::new(Stream::Stdout);
         let mut seen = Vec::new();
         let mut record = |_: Stream, text: &[u8], full: bool| {
-            seen.push((String::from_utf8_lossy(text).into_owned(), full))
+            seen.push((String::from_utf8_lossy(text).into_owned(), full));
         };
         for bytes in input {
             lines.push(bytes, &mut record);

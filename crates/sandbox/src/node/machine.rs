@@ -314,7 +314,7 @@ impl PodMachine {
             }
             (ProbeKind::Liveness, true) => {}
             (ProbeKind::Startup | ProbeKind::Liveness, false) => {
-                self.want_stop(slot, StopReason::Unhealthy(kind))
+                self.want_stop(slot, StopReason::Unhealthy(kind));
             }
         }
     }

@@ -213,7 +213,7 @@ impl Workers {
         match ended {
             Ok(uid) => drop(self.senders.remove(&uid)),
             Err(error) => {
-                tracing::error!(%error, "a pod's worker failed; its containers were ended with it")
+                tracing::error!(%error, "a pod's worker failed; its containers were ended with it");
             }
         }
     }

@@ -211,6 +211,10 @@ pub fn accounts(identity: Identity) -> (String, String) {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "literals read better by value"
+)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};

@@ -25,9 +25,14 @@ impl Backend {
         })
         .expect("a server");
         let client = server.client();
-        let account: ServiceAccount = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}})).expect("an account");
+        let account: ServiceAccount =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}}))
+                .expect("an account");
         // A controller makes it in every namespace; here there is none.
-        Api::namespaced(client.clone(), "default").create(&PostParams::default(), &account).await.expect("an account");
+        Api::namespaced(client.clone(), "default")
+            .create(&PostParams::default(), &account)
+            .await
+            .expect("an account");
         Self {
             client,
             namespace: "default".to_owned(),
