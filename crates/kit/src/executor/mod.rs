@@ -152,7 +152,7 @@ impl Executor {
             ..PostParams::default()
         };
         match self
-            .write(VERB, target, self.api(target).create(&parameters, &body))
+            .write(self.api(target).create(&parameters, &body))
             .await
         {
             Ok(object) => Ok(self.laid_over(target, EffectKind::Created, object)),
@@ -252,12 +252,8 @@ impl Executor {
         }
         let api = self.api(target);
         let patch = Patch::Apply(body);
-        self.write(
-            "apply",
-            target,
-            api.patch(&target.key.name, &parameters, &patch),
-        )
-        .await
+        self.write(api.patch(&target.key.name, &parameters, &patch))
+            .await
     }
 
     async fn delete(
@@ -276,11 +272,7 @@ impl Executor {
             ..DeleteParams::background()
         };
         let answer = self
-            .write(
-                VERB,
-                target,
-                self.api(target).delete(&target.key.name, &parameters),
-            )
+            .write(self.api(target).delete(&target.key.name, &parameters))
             .await;
         match answer {
             Ok(answer) => Ok(match answer.left() {
@@ -320,19 +312,11 @@ impl Executor {
         let patch = Patch::Merge(body);
         let api = self.api(target);
         let answer = if status {
-            self.write(
-                VERB,
-                target,
-                api.patch_status(&target.key.name, &parameters, &patch),
-            )
-            .await
+            self.write(api.patch_status(&target.key.name, &parameters, &patch))
+                .await
         } else {
-            self.write(
-                VERB,
-                target,
-                api.patch(&target.key.name, &parameters, &patch),
-            )
-            .await
+            self.write(api.patch(&target.key.name, &parameters, &patch))
+                .await
         };
         let object = answer.map_err(|error| error.into_step(VERB, target))?;
         let unchanged =
@@ -394,8 +378,6 @@ impl Executor {
 
     async fn write<T>(
         &self,
-        _verb: &str,
-        _target: &Target,
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, CallError> {
         self.writes.fetch_add(1, Ordering::Relaxed);
