@@ -41,6 +41,9 @@ pub enum StrategicError {
     /// Items that are lists.
     #[error("lists of lists are not supported")]
     ListOfLists,
+    /// An order for a list that is empty.
+    #[error("no elements in any of the given slices")]
+    NoElements,
     /// A list was expected.
     #[error("expected a list for {field}, but received {value}")]
     NotAList { field: String, value: String },
@@ -91,11 +94,35 @@ pub fn strategic_merge(
     let (Value::Object(original), Value::Object(patch)) = (original, patch) else {
         return Err(StrategicError::NotAnObject);
     };
-    Ok(Value::Object(merge_maps(
-        schema.root(),
-        original.clone(),
-        patch,
-    )?))
+    let mut merged = Value::Object(merge_maps(schema.root(), original.clone(), patch)?);
+    drop_directives(schema.root(), &mut merged);
+    Ok(merged)
+}
+
+/// Takes out what is left of directives in structs: a new item of a list is taken as it is, and the server then finds no such fields in it.
+/// Keys of maps are data and stay, whatever they are called.
+fn drop_directives(kind: Type<'_>, value: &mut Value) {
+    match value {
+        Value::Array(items) => {
+            if let Some(list) = kind.list() {
+                items
+                    .iter_mut()
+                    .for_each(|item| drop_directives(list.element(), item));
+            }
+        }
+        Value::Object(fields) => {
+            let Some(map) = kind.map() else { return };
+            fields.retain(|name, _| {
+                map.field_type(name).is_some() || !(name == DIRECTIVE || is_directive(name))
+            });
+            for (name, field) in fields.iter_mut() {
+                if let Some(kind) = map.field_type(name) {
+                    drop_directives(kind, field);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn merge_maps(

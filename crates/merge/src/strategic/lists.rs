@@ -64,7 +64,7 @@ pub(super) fn merge(
                 let existing = merged[position].as_object().cloned().unwrap_or_default();
                 merged[position] = Value::Object(merge_maps(element, existing, fields)?);
             }
-            _ => merged.extend(without_directives(item)),
+            _ => merged.push(item.clone()),
         }
     }
     for item in &merged {
@@ -244,37 +244,101 @@ pub(super) fn merge_ordered(
             }
             (Some(_), Some(patched)) => patched.clone(),
         };
+        if live.iter().chain(&patched).all(Vec::is_empty) {
+            return Err(StrategicError::NoElements);
+        }
         if let Some(key) = key {
             merged
                 .iter()
                 .chain(&order)
                 .try_for_each(|item| require_key(item, key))?;
         }
-        let ordered = in_order(merged, &order, &live.unwrap_or_default(), identity);
+        let live_order = match (&live, &patched, key) {
+            (Some(live), Some(patched), Some(key)) if merges => {
+                order_left_behind(live, patched, key)
+            }
+            _ => live.unwrap_or_default(),
+        };
+        let ordered = in_order(merged, &order, &live_order, identity);
         original.insert(name.clone(), Value::Array(ordered));
         patch.retain(|field, _| *field != name);
     }
     Ok(())
 }
 
-/// The items of the patch must be among those of the order, in that order.
+/// The live order as the server sees it after the merge. It deletes and appends in the memory of the live list, which keeps its length: what
+/// was deleted makes room for what is new, and the new items then have a place in the live order. Nobody meant this, but it is the order
+/// that clients get.
+fn order_left_behind(live: &[Value], patch: &[Value], key: &str) -> Items {
+    let identity = Identity::Key(key);
+    let mut order = live.to_vec();
+    let mut length = order.len();
+    let directive = |item: &Value| {
+        item.get(DIRECTIVE)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    for item in patch
+        .iter()
+        .filter(|item| directive(item).as_deref() == Some("delete"))
+    {
+        while let Some(position) = identity.position(&order[..length], item) {
+            length -= 1;
+            for index in position..length {
+                order[index] = order[index + 1].clone();
+            }
+        }
+    }
+    if patch
+        .iter()
+        .any(|item| directive(item).as_deref() == Some("replace"))
+    {
+        return order;
+    }
+    for item in patch.iter().filter(|item| directive(item).is_none()) {
+        if length == order.len() {
+            break;
+        }
+        if identity.position(&order[..length], item).is_none() {
+            order[length] = item.clone();
+            length += 1;
+        }
+    }
+    order
+}
+
+/// The items of the patch must be among those of the order, in that order. Deletions may be anywhere; other directives only before the
+/// order is used up.
 fn check_order(
     patch: &[Value],
     order: &[Value],
     identity: Identity<'_>,
 ) -> Result<(), StrategicError> {
-    if order.is_empty() {
+    let is_deletion = |item: &&Value| {
+        item.get(DIRECTIVE)
+            .is_some_and(|directive| directive == "delete")
+    };
+    let mut items = patch.iter().filter(|item| !is_deletion(item)).peekable();
+    let mut places = order.iter().peekable();
+    if places.peek().is_none() {
         return Ok(());
     }
-    let mut places = order.iter();
-    for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
-        if !places.any(|place| identity.is_same(place, item)) {
-            let text = |items: &[Value]| go_text(&Value::Array(items.to_vec()));
-            return Err(StrategicError::OrderMismatch {
-                items: text(patch),
-                order: text(order),
-            });
+    while let (Some(item), Some(place)) = (items.peek(), places.peek()) {
+        if item.get(DIRECTIVE).is_some() {
+            items.next();
+            continue;
         }
+        if identity.is_same(place, item) {
+            items.next();
+        }
+        places.next();
     }
-    Ok(())
+    if items.peek().is_none() {
+        return Ok(());
+    }
+    let text = |items: &[Value]| go_text(&Value::Array(items.to_vec()));
+    Err(StrategicError::OrderMismatch {
+        items: text(patch),
+        order: text(order),
+    })
 }

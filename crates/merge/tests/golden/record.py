@@ -194,6 +194,7 @@ def tell(server, title, kind, steps):
     for step in steps:
         step, _ = perform(server, kind, name, step)
         told.append(step)
+    server.request("PATCH", f"{PATHS[kind][1]}/{name}", {"metadata": {"finalizers": None}}, TYPES["merge"])
     server.request("DELETE", f"{PATHS[kind][1]}/{name}?gracePeriodSeconds=0")
     text = json.dumps({"title": title, "kind": kind, "steps": told}, sort_keys=True).replace(name, "thing")
     return json.loads(text)
@@ -382,16 +383,54 @@ def random_deployment(dice, may_repeat=False):
     return deployment([container(name) for name in dice.sample("abc", dice.randint(1, 2))], **({"replicas": dice.randint(1, 3)} if dice.random() < 0.5 else {}))
 
 
+def random_strategic(dice):
+    """A strategic merge patch of a Deployment, with directives wherever they may stand."""
+    def merged_list(name, key, values, item):
+        chosen = dice.sample(values, dice.randint(0, len(values)))
+        items = [{key: value, **item()} for value in chosen]
+        for entry in items:
+            if dice.random() < 0.25:
+                entry.clear()
+                entry.update({key: dice.choice(values), "$patch": "delete"})
+        if dice.random() < 0.08:
+            items.append({"$patch": "replace"})
+        patch = {name: items} if dice.random() < 0.8 else {}
+        if dice.random() < 0.4:
+            order = chosen + [value for value in values if value not in chosen]
+            if dice.random() < 0.2:
+                dice.shuffle(order)
+            patch[f"$setElementOrder/{name}"] = [{key: value} for value in order[: dice.randint(0, len(order))] or order]
+        return patch
+
+    env = lambda: merged_list("env", "name", ["X", "Y", "Z"], lambda: {"value": dice.choice("12")}) if dice.random() < 0.5 else {}
+    container = lambda: {"image": dice.choice("ij"), **env(), **({"args": dice.choice([None, ["a"], []])} if dice.random() < 0.2 else {})}
+    spec = merged_list("containers", "name", ["a", "b", "c"], container)
+    if dice.random() < 0.5:
+        spec.update(merged_list("volumes", "name", ["v", "w"], lambda: {"$retainKeys": ["name", "emptyDir"], "emptyDir": {}} if dice.random() < 0.5 else {"emptyDir": {"medium": "Memory"}}))
+    if dice.random() < 0.4:
+        spec["nodeSelector"] = dice.choice([None, {"a": "1"}, {"b": "2", "a": None}, {"$patch": "replace", "c": "3"}, {"$patch": "delete"}])
+    metadata = {}
+    if dice.random() < 0.4:
+        names = ["example.com/a", "example.com/b", "example.com/c"]
+        metadata = dice.choice([
+            {"finalizers": dice.sample(names, 2)},
+            {"$deleteFromPrimitiveList/finalizers": dice.sample(names, 1)},
+            {"$setElementOrder/finalizers": dice.sample(names, 3)},
+            {"finalizers": None},
+        ])
+    return {"metadata": metadata, "spec": {"template": {"spec": spec}}}
+
+
 def random_story(dice, number):
-    kind = dice.choice(["Thing", "Thing", "Thing", "Deployment"])
+    kind = dice.choice(["Thing", "Deployment"])
     make = random_thing if kind == "Thing" else random_deployment
     steps = [apply(dice.choice("AB"), make(dice)) if dice.random() < 0.5 else other("create", dice.choice("AB"), make(dice))]
     for _ in range(dice.randint(3, 7)):
-        op = dice.choice(["apply", "apply", "apply", "merge", "replace"] if kind == "Thing" else ["apply", "apply", "merge", "strategic"])
+        op = dice.choice(["apply", "apply", "apply", "merge", "replace"] if kind == "Thing" else ["apply", "merge", "replace", "strategic", "strategic", "strategic"])
         if op == "apply":
             steps.append(apply(dice.choice("ABC"), make(dice), force=dice.random() < 0.5))
         elif op == "strategic":
-            steps.append(other(op, dice.choice("ABU"), {"spec": {"template": {"spec": make(dice)["spec"]["template"]["spec"]}}}))
+            steps.append(other(op, dice.choice("ABU"), random_strategic(dice)))
         else:
             steps.append(other(op, dice.choice("ABU"), random_thing(dice) if kind == "Thing" else random_deployment(dice, may_repeat=True)))
     return f"random {number}", kind, steps
