@@ -1,4 +1,8 @@
 //! The server as kube-rs sees it: in process and over TLS, and who is let in.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test's panic is its report, in its helpers too"
+)]
 
 mod serve_support;
 

@@ -1,4 +1,8 @@
 //! What was acknowledged is there after the process is killed, and versions only grow.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test's panic is its report, in its helpers too"
+)]
 
 mod serve_support;
 
@@ -194,24 +198,30 @@ async fn a_directory_belongs_to_one_server() {
 fn secrets_on_disk_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
-    let server = start(directory.path()).unwrap();
-    drop(server);
-    let mode = |path: &str| {
-        std::fs::metadata(directory.path().join(path))
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777
-    };
-    for file in [
-        "kubeconfig",
-        "state.redb",
-        "pki/ca.key",
-        "pki/service-account.key",
-        "pki/admin.token",
-    ] {
-        assert_eq!(mode(file), 0o600, "{file}");
+    let (ours, theirs) = (
+        directory.path().join("ours"),
+        directory.path().join("theirs"),
+    );
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for data in [&ours, &theirs] {
+        drop(start(data).unwrap());
+        for file in [
+            "kubeconfig",
+            "state.redb",
+            "pki/ca.key",
+            "pki/service-account.key",
+            "pki/admin.token",
+        ] {
+            assert_eq!(mode(&data.join(file)), 0o600, "{file}");
+        }
+        assert_eq!(mode(&data.join("pki")), 0o700);
     }
-    assert_eq!(mode("pki"), 0o700);
-    assert_eq!(mode("."), 0o700);
+    assert_eq!(mode(&ours), 0o700);
+    assert_eq!(
+        mode(&theirs),
+        0o755,
+        "a directory that was there keeps its permissions"
+    );
 }

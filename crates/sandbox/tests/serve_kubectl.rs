@@ -1,4 +1,8 @@
 //! The real kubectl against the server, command by command, as a person types them.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test's panic is its report, in its helpers too"
+)]
 
 mod serve_support;
 

@@ -1,4 +1,8 @@
 //! `pods/NAME/log`: the API server asks the node, over mutual TLS, and passes on what comes as it comes.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test's panic is its report, in its helpers too"
+)]
 
 mod serve_support;
 

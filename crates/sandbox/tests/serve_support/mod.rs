@@ -154,7 +154,12 @@ impl Kubectl {
 
 /// What the controllers of a whole sandbox make in each namespace, and pods need.
 pub async fn default_account(client: kube::Client) {
-    let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::namespaced(client, "default");
-    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}})).unwrap();
-    accounts.create(&kube::api::PostParams::default(), &account).await.unwrap();
+    let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =
+        kube::Api::namespaced(client, "default");
+    let account =
+        serde_json::from_value(serde_json::json!({"metadata": {"name": "default"}})).unwrap();
+    accounts
+        .create(&kube::api::PostParams::default(), &account)
+        .await
+        .unwrap();
 }
