@@ -97,6 +97,7 @@ pub fn validate(kind: &KindInfo, object: &Value) -> Vec<Cause> {
     causes.extend(owner_causes(object));
     for (index, finalizer) in meta::finalizers(object).iter().enumerate() {
         causes.extend(finalizer_causes(
+            kind,
             finalizer,
             &format!("metadata.finalizers[{index}]"),
         ));
@@ -189,12 +190,18 @@ fn owner_causes(object: &Value) -> Vec<Cause> {
     causes
 }
 
-fn finalizer_causes(finalizer: &str, field: &str) -> Vec<Cause> {
+/// Custom resources and their definitions may have finalizers without a domain; the API's own kinds may not.
+fn finalizer_causes(kind: &KindInfo, finalizer: &str, field: &str) -> Vec<Cause> {
     let mut causes: Vec<Cause> = names::qualified(finalizer)
         .iter()
         .map(|problem| Cause::invalid(field, &finalizer.into(), problem))
         .collect();
-    if causes.is_empty() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+    let is_lenient = kind.is_custom() || kind.group == "apiextensions.k8s.io";
+    if causes.is_empty()
+        && !is_lenient
+        && !finalizer.contains('/')
+        && !STANDARD_FINALIZERS.contains(&finalizer)
+    {
         causes.push(Cause::invalid(
             field,
             &finalizer.into(),

@@ -21,6 +21,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use super::fields::{EVENT_FIELDS, GROUPED_EVENT_FIELDS, POD_FIELDS};
 use crate::core::kind::Scope;
 use crate::core::strategy::{self, Strategy};
 
@@ -132,52 +133,6 @@ const POD_SUBRESOURCES: &[&str] = &[
     "portforward",
     "status",
 ];
-const POD_FIELDS: &[(&str, &[&str])] = &[
-    ("spec.nodeName", &["spec", "nodeName"]),
-    ("spec.restartPolicy", &["spec", "restartPolicy"]),
-    ("spec.schedulerName", &["spec", "schedulerName"]),
-    ("spec.serviceAccountName", &["spec", "serviceAccountName"]),
-    ("spec.hostNetwork", &["spec", "hostNetwork"]),
-    ("status.phase", &["status", "phase"]),
-    ("status.podIP", &["status", "podIP"]),
-    ("status.nominatedNodeName", &["status", "nominatedNodeName"]),
-];
-const EVENT_FIELDS: &[(&str, &[&str])] = &[
-    ("involvedObject.kind", &["involvedObject", "kind"]),
-    ("involvedObject.namespace", &["involvedObject", "namespace"]),
-    ("involvedObject.name", &["involvedObject", "name"]),
-    ("involvedObject.uid", &["involvedObject", "uid"]),
-    (
-        "involvedObject.apiVersion",
-        &["involvedObject", "apiVersion"],
-    ),
-    (
-        "involvedObject.resourceVersion",
-        &["involvedObject", "resourceVersion"],
-    ),
-    ("involvedObject.fieldPath", &["involvedObject", "fieldPath"]),
-    ("reason", &["reason"]),
-    ("reportingComponent", &["reportingComponent"]),
-    ("source", &["source", "component"]),
-    ("type", &["type"]),
-];
-/// The same stored fields under the names of the other group.
-const GROUPED_EVENT_FIELDS: &[(&str, &[&str])] = &[
-    ("regarding.kind", &["involvedObject", "kind"]),
-    ("regarding.namespace", &["involvedObject", "namespace"]),
-    ("regarding.name", &["involvedObject", "name"]),
-    ("regarding.uid", &["involvedObject", "uid"]),
-    ("regarding.apiVersion", &["involvedObject", "apiVersion"]),
-    (
-        "regarding.resourceVersion",
-        &["involvedObject", "resourceVersion"],
-    ),
-    ("regarding.fieldPath", &["involvedObject", "fieldPath"]),
-    ("reason", &["reason"]),
-    ("reportingController", &["reportingComponent"]),
-    ("type", &["type"]),
-];
-
 const NO_CONTROLLER: Service = Service::StoredOnly(
     "this sandbox stores it and serves it, but runs no controller for this kind: nothing will come of it",
 );

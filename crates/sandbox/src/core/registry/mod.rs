@@ -1,6 +1,7 @@
 //! Which kinds are served: the table of built-in ones, and those that CustomResourceDefinitions add.
 
 pub mod builtin;
+mod fields;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -127,7 +127,7 @@ impl Call<'_> {
         let (namespace, name) = place.object();
         let mut applied = self.applied(&kind, &options)?;
         check_name(&applied, name)?;
-        set_namespace(&kind, namespace, &mut applied)?;
+        set_namespace(&kind, namespace, &mut applied.clone())?;
         meta::set_metadata(&mut applied, "name", Some(name.into()));
         let old = self.state.get(&kind.resource, namespace, name).cloned();
         if let Some(old) = &old {
