@@ -34,6 +34,8 @@ pub const VERSION_BYTES_MAX: u64 = 256;
 pub const STARTING_INTERVAL: Duration = Duration::from_millis(50);
 /// How often to ask a replica whether it streams: readiness follows within this time.
 pub const REPLICA_INTERVAL: Duration = Duration::from_secs(1);
+/// The same while it does not stream: that passes, and readiness waits for it.
+pub const NOT_STREAMING_INTERVAL: Duration = Duration::from_millis(250);
 /// How often to ask a primary whether it answers. Its death is seen at once, without asking.
 pub const PRIMARY_INTERVAL: Duration = Duration::from_secs(2);
 /// Connecting to the local socket, and one look at the server.

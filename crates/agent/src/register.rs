@@ -76,17 +76,31 @@ fn knowledge_of(lease: &Lease) -> Knowledge {
 pub enum ApiError {
     #[error("the Kubernetes API did not answer within {} s", API_REQUEST_DEADLINE.as_secs())]
     Deadline,
-    #[error("the Kubernetes API refused or failed")]
-    Kube(#[from] kube::Error),
+    #[error("the Kubernetes API refused: {message} ({code})")]
+    Refused { code: u16, message: String },
+    #[error("the Kubernetes API cannot be reached")]
+    Unreachable(#[source] kube::Error),
     #[error("somebody else was faster")]
     Conflict,
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 409 => ApiError::Conflict,
+            kube::Error::Api(status) => ApiError::Refused {
+                code: status.code,
+                message: status.message,
+            },
+            other => ApiError::Unreachable(other),
+        }
+    }
 }
 
 /// One request with its deadline; a conflict is its own case.
 pub async fn request<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
     match timeout(API_REQUEST_DEADLINE, call).await {
         Err(_) => Err(ApiError::Deadline),
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(ApiError::Conflict),
         Ok(result) => Ok(result?),
     }
 }
@@ -177,7 +191,7 @@ impl RegisterAccess {
             .fields(&format!("metadata.name={}", self.name))
             .timeout(WATCH_SECONDS);
         let opened = request(self.api.watch(&parameters, &from)).await;
-        if matches!(opened, Err(ApiError::Kube(kube::Error::Api(_)))) {
+        if matches!(opened, Err(ApiError::Refused { .. })) {
             *version = None;
         }
         let mut events = opened?.boxed();

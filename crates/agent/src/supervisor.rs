@@ -12,7 +12,8 @@ use geodb_ha::instance::{
     Action, Contents, Doors, Endpoint, Foreign, Knowledge, Observed, Postgres, Primary, Role,
     Streaming, Upstream, Volume, decide,
 };
-use geodb_ha::{Epoch, Incarnation, Lsn, Record};
+use geodb_ha::{Epoch, Incarnation, Lsn, Record, Register};
+use k8s_openapi::api::coordination::v1::Lease;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -23,8 +24,8 @@ use crate::endpoint;
 use crate::environment::Environment;
 use crate::health::{self, Health};
 use crate::limits::{
-    KILL_DEADLINE, PRIMARY_INTERVAL, RELOAD_DEADLINE, RELOAD_INTERVAL, REPLICA_INTERVAL,
-    RETRY_LAST, STABLE_AFTER, STARTING_INTERVAL,
+    KILL_DEADLINE, NOT_STREAMING_INTERVAL, PRIMARY_INTERVAL, RELOAD_DEADLINE, RELOAD_INTERVAL,
+    REPLICA_INTERVAL, RETRY_LAST, STABLE_AFTER, STARTING_INTERVAL,
 };
 use crate::postgres::make;
 use crate::postgres::prepare::prepare;
@@ -32,7 +33,7 @@ use crate::postgres::programs::Programs;
 use crate::postgres::server::{Configuration, Server, Stop};
 use crate::postgres::session::{Session, State};
 use crate::processes::{OrphansRemain, Processes};
-use crate::register::{RegisterAccess, Snapshot};
+use crate::register::{ApiError, RegisterAccess, Snapshot};
 use crate::volume::{Claim, Memory};
 
 /// The random part of the name under which an instance without an identity of its own speaks; it takes part in nothing.
@@ -377,6 +378,10 @@ impl Supervisor {
             Postgres::Stopped => RETRY_LAST,
             Postgres::Starting(_) => STARTING_INTERVAL,
             Postgres::Primary(_) => PRIMARY_INTERVAL,
+            Postgres::Replica {
+                streaming: Streaming::No,
+                ..
+            } => NOT_STREAMING_INTERVAL,
             Postgres::Replica { .. } => REPLICA_INTERVAL,
         }
     }
@@ -507,10 +512,7 @@ impl Supervisor {
             return Ok(());
         };
         (register.epoch, register.winner) = (epoch, Some(self.memory.incarnation.clone()));
-        self.register
-            .write(&lease, &register)
-            .await
-            .context("failed to claim the register")
+        self.write_register(&lease, &register).await
     }
 
     async fn publish(
@@ -554,10 +556,19 @@ impl Supervisor {
             system_identifier: data.system_identifier.clone(),
             version: primary.version.clone(),
         });
-        self.register
-            .write(&lease, &register)
-            .await
-            .context("failed to publish this instance in the register")
+        self.write_register(&lease, &register).await
+    }
+
+    /// Writes over exactly what was read. Having been too slow is no failure: the next look decides anew.
+    async fn write_register(&self, base: &Lease, register: &Register) -> anyhow::Result<()> {
+        match self.register.write(base, register).await {
+            Err(ApiError::Conflict) => {
+                tracing::info!("somebody else changed the register first");
+                self.register.read().await?;
+                Ok(())
+            }
+            written => written.context("failed to write the register"),
+        }
     }
 
     async fn publish_endpoint(&mut self) -> anyhow::Result<()> {

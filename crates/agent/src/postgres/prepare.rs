@@ -28,7 +28,7 @@ pub enum PrepareError {
     #[error(
         "the extension {0:?} is not in this image: use an image that has it (postgis/postgis has PostGIS), or take it out of spec.extensions"
     )]
-    ExtensionMissing(String),
+    ExtensionMissing(String, #[source] SessionError),
 }
 
 fn step(step: impl Into<String>) -> impl FnOnce(SessionError) -> PrepareError {
@@ -144,24 +144,31 @@ async fn extension(session: &Session, name: &str) -> Result<(), PrepareError> {
     {
         return Ok(());
     }
-    // Some extensions insist on a schema of their own; all others go where PostgreSQL would put them for a user.
-    const SCHEMA: &str = "SELECT coalesce(v.schema::text, '') FROM pg_available_extensions a \
-         JOIN pg_available_extension_versions v ON v.name = a.name AND v.version = a.default_version WHERE a.name = $1";
-    let schema = session
-        .text(SCHEMA, &[name], QUERY_DEADLINE)
-        .await
-        .map_err(failed())?;
-    let statement = match schema.as_deref() {
-        None => return Err(PrepareError::ExtensionMissing(name.to_owned())),
-        Some("") => "SELECT format('CREATE EXTENSION %I SCHEMA public CASCADE', $1::text)",
-        Some(_) => "SELECT format('CREATE EXTENSION %I', $1::text)",
-    };
-    session
-        .execute_formatted(statement, &[name], PREPARE_DEADLINE)
-        .await
-        .map_err(failed())
+    // Some extensions insist on a schema of their own; all others go where PostgreSQL would put them for a user. Asking first would have
+    // the server read every extension's file, and fail over one that is broken and not wanted.
+    let created = session
+        .execute_formatted(CREATE_EXTENSION, &[name], PREPARE_DEADLINE)
+        .await;
+    if !created.as_ref().is_err_and(is_unsupported) {
+        return created.map_err(failed());
+    }
+    let created = session
+        .execute_formatted(CREATE_EXTENSION_OWN_SCHEMA, &[name], PREPARE_DEADLINE)
+        .await;
+    created.map_err(|source| match is_unsupported(&source) {
+        true => PrepareError::ExtensionMissing(name.to_owned(), source),
+        false => failed()(source),
+    })
 }
 
+/// "Not available", or "must be installed in another schema": the server has one code for both.
+fn is_unsupported(error: &SessionError) -> bool {
+    matches!(error, SessionError::Said { code, .. } if code == "0A000" || code == "58P01")
+}
+
+const CREATE_EXTENSION: &str =
+    "SELECT format('CREATE EXTENSION %I SCHEMA public CASCADE', $1::text)";
+const CREATE_EXTENSION_OWN_SCHEMA: &str = "SELECT format('CREATE EXTENSION %I', $1::text)";
 const GIVE_DATABASE: &str = "SELECT format('ALTER DATABASE %I OWNER TO %I', $1::text, $2::text)";
 const CREATE_DATABASE: &str = "SELECT format('CREATE DATABASE %I OWNER %I', $1::text, $2::text)";
 const ROLE_EXISTS: &str = "SELECT 1::text FROM pg_roles WHERE rolname = $1";

@@ -6,7 +6,6 @@ use std::time::Duration;
 use geodb_ha::Timeline;
 use geodb_ha::environment::SUPERUSER;
 use geodb_ha::instance::Upstream;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage, SimpleQueryRow};
@@ -18,21 +17,24 @@ use crate::limits::QUERY_DEADLINE;
 pub enum SessionError {
     #[error("PostgreSQL did not answer within {} s", .0.as_secs())]
     Deadline(Duration),
-    #[error("{}", explain(.0))]
-    Postgres(#[from] tokio_postgres::Error),
+    #[error("PostgreSQL said: {message} ({code})")]
+    Said { message: String, code: String },
+    #[error("the session with PostgreSQL broke: {0}")]
+    Broken(String),
     #[error("PostgreSQL gave an unexpected answer to {0:?}")]
     Answer(&'static str),
 }
 
-/// The library's own text leaves out what the server said.
-fn explain(error: &tokio_postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(said) => format!(
-            "PostgreSQL said: {} ({})",
-            said.message(),
-            said.code().code()
-        ),
-        None => format!("the session with PostgreSQL failed: {error}"),
+impl From<tokio_postgres::Error> for SessionError {
+    /// The library's own text leaves out what the server said.
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            Some(said) => SessionError::Said {
+                message: said.message().to_owned(),
+                code: said.code().code().to_owned(),
+            },
+            None => SessionError::Broken(error.to_string()),
+        }
     }
 }
 
@@ -43,16 +45,9 @@ pub enum State {
     Replica { streams_from: Option<Upstream> },
 }
 
-/// One open session; dropped, it ends.
+/// One open session. Dropped, it says goodbye: the task that holds the connection ends with its client.
 pub struct Session {
     client: Client,
-    connection: JoinHandle<()>,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
 }
 
 impl Session {
@@ -70,13 +65,13 @@ impl Session {
         let (client, connection) = timeout(QUERY_DEADLINE, config.connect(NoTls))
             .await
             .map_err(|_| SessionError::Deadline(QUERY_DEADLINE))??;
-        let connection = tokio::spawn(async move {
+        tokio::spawn(async move {
             // Its error also reaches whoever asks next through the client.
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "session ended");
             }
         });
-        Ok(Self { client, connection })
+        Ok(Self { client })
     }
 
     pub fn is_closed(&self) -> bool {
