@@ -89,6 +89,11 @@ pub async fn start(
         ));
     };
     let log = tokio::spawn(pump(stdout, stderr, log));
+    // Started means that the program runs: until then it takes no signal, and a probe would find nobody.
+    let deadline = Instant::now() + SIGNAL_READY_DEADLINE;
+    while process.first().is_none() && child.try_wait()?.is_none() && Instant::now() < deadline {
+        tokio::time::sleep(SIGNAL_READY_POLL).await;
+    }
     Ok(RunningContainer {
         child,
         process,

@@ -25,10 +25,12 @@ pub const MOUNT_REPORT_AFTER_MS: i64 = 5_000;
 
 /// Grace of a pod that does not say, in seconds: Kubernetes' default.
 pub const GRACE_DEFAULT_SECONDS: i64 = 30;
+/// Longest grace that is taken at its word, in seconds: a century, far from the end of what a time can be.
+pub const GRACE_LONGEST_SECONDS: i64 = 3_155_760_000;
 /// Longest wait for a container to become able to take signals, i.e. for bubblewrap to have executed the program.
 pub const SIGNAL_READY_DEADLINE: Duration = Duration::from_secs(2);
 /// How often that is looked at: there is nothing to await, the kernel does not tell.
-pub const SIGNAL_READY_POLL: Duration = Duration::from_millis(5);
+pub const SIGNAL_READY_POLL: Duration = Duration::from_millis(3);
 
 /// Wait between two tries of a status write that failed, first and longest.
 pub const WRITE_RETRY_FIRST: Duration = Duration::from_millis(200);

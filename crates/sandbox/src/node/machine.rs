@@ -6,7 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::limits::{
-    BACKOFF_FIRST_SECONDS, BACKOFF_LONGEST_SECONDS, MOUNT_RETRY_FIRST_MS, MOUNT_RETRY_LONGEST_MS,
+    BACKOFF_FIRST_SECONDS, BACKOFF_LONGEST_SECONDS, GRACE_LONGEST_SECONDS, MOUNT_RETRY_FIRST_MS,
+    MOUNT_RETRY_LONGEST_MS,
 };
 use super::model::{
     Cause, ContainerModel, ContainerPlan, ContainerState, EndReason, Ended, Ending, Phase, PodPlan,
@@ -331,7 +332,8 @@ impl PodMachine {
     }
 
     fn end(&mut self, cause: Cause, grace_seconds: i64, now: Timestamp) {
-        let kill_at = now + SignedDuration::from_secs(grace_seconds.max(0));
+        let kill_at =
+            now + SignedDuration::from_secs(grace_seconds.clamp(0, GRACE_LONGEST_SECONDS));
         self.ending = match &self.ending {
             Ending::No => Ending::Stopping { cause, kill_at },
             // A later order may shorten the grace, never lengthen it; and an object that is gone needs no goodbye.

@@ -497,3 +497,29 @@ fn a_new_image_restarts_the_container() {
         }]
     );
 }
+
+#[test]
+fn a_grace_beyond_all_times_is_taken_as_very_long() {
+    let mut machine = running(PodPlan {
+        grace_seconds: 30,
+        ..plan(0, 1, RestartPolicy::Always)
+    });
+    machine.handle(
+        Event::End {
+            cause: Cause::Deleted,
+            grace_seconds: i64::MAX,
+        },
+        at(10),
+    );
+    assert!(
+        machine
+            .step(at(10))
+            .wake_at
+            .is_some_and(|wake| wake > at(1_000_000_000))
+    );
+    let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(
+        serde_json::json!({"spec": {"terminationGracePeriodSeconds": i64::MAX, "containers": []}}),
+    )
+    .expect("a pod");
+    assert!(PodPlan::of(&pod).grace_seconds < i64::MAX);
+}

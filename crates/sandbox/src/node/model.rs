@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::limits::{
     BACKOFF_FIRST_SECONDS, BACKOFF_FORGOTTEN_AFTER_SECONDS, BACKOFF_LONGEST_SECONDS,
-    GRACE_DEFAULT_SECONDS,
+    GRACE_DEFAULT_SECONDS, GRACE_LONGEST_SECONDS,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,8 @@ impl PodPlan {
             restart,
             grace_seconds: spec
                 .and_then(|spec| spec.termination_grace_period_seconds)
-                .unwrap_or(GRACE_DEFAULT_SECONDS),
+                .unwrap_or(GRACE_DEFAULT_SECONDS)
+                .clamp(0, GRACE_LONGEST_SECONDS),
         }
     }
 }

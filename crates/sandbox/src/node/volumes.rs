@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use super::bwrap::Mount;
 use super::clock;
 use super::files;
-use super::limits::TOKEN_RENEW_PERCENT;
+use super::limits::{TOKEN_RENEW_PERCENT, TOKEN_RETRY_SECONDS};
 use super::projection::{self, Part, ProjectionError, VolumePlan, VolumeSource};
 use super::shared::Shared;
 use super::sources::{SourceError, Sources};
@@ -140,7 +140,9 @@ impl VolumeKeeper {
                     .await?;
                 let life = expires.duration_since(clock::now());
                 let renew = clock::now()
-                    + SignedDuration::from_secs(life.as_secs() * TOKEN_RENEW_PERCENT / 100);
+                    + SignedDuration::from_secs(
+                        (life.as_secs() * TOKEN_RENEW_PERCENT / 100).max(TOKEN_RETRY_SECONDS),
+                    );
                 renew_at = Some(renew_at.map_or(renew, |known| known.min(renew)));
                 tokens.push((part, token));
             }
@@ -168,11 +170,12 @@ impl VolumeKeeper {
             .claim(&pod.namespace().unwrap_or_default(), claim)
             .await?;
         let root = self.data.join("volumes");
-        let within = found.path.strip_prefix(&root).is_ok_and(|rest| {
-            rest.components()
-                .all(|part| matches!(part, Component::Normal(_)))
-        });
-        if !within {
+        let plain = found
+            .path
+            .components()
+            .skip(1)
+            .all(|part| matches!(part, Component::Normal(_)));
+        if !plain || !lies_within(&found.path, &root) {
             return Err(VolumeError::Outside {
                 volume: volume.to_owned(),
                 path: found.path,
@@ -198,6 +201,13 @@ impl VolumeKeeper {
             .join("volumes")
             .join(volume)
     }
+}
+
+/// Whether `path` is below `root`, also where one of them goes through a link.
+fn lies_within(path: &Path, root: &Path) -> bool {
+    let below = |path: &Path, root: &Path| path != root && path.starts_with(root);
+    below(path, root)
+        || matches!((path.canonicalize(), root.canonicalize()), (Ok(path), Ok(root)) if below(&path, &root))
 }
 
 fn make_directory(volume: &str, path: &Path) -> Result<(), VolumeError> {
