@@ -46,7 +46,7 @@ pub async fn publish(
     if owners(&current) != owners(&wanted) {
         return Err(EndpointError::Foreign(name));
     }
-    match replacement(current, wanted) {
+    match replacement(&current, wanted) {
         None => Ok(false),
         Some(next) => {
             request(api.replace(&name, &parameters, &next)).await?;
@@ -107,7 +107,7 @@ fn slice(environment: &Environment, register: &Lease) -> EndpointSlice {
 }
 
 /// What to write over `current`, if it does not already say what is wanted. Labels of others stay.
-fn replacement(current: EndpointSlice, wanted: EndpointSlice) -> Option<EndpointSlice> {
+fn replacement(current: &EndpointSlice, wanted: EndpointSlice) -> Option<EndpointSlice> {
     let mut next = current.clone();
     next.metadata
         .labels
@@ -117,7 +117,7 @@ fn replacement(current: EndpointSlice, wanted: EndpointSlice) -> Option<Endpoint
     next.address_type = wanted.address_type;
     next.endpoints = wanted.endpoints;
     next.ports = wanted.ports;
-    (next != current).then_some(next)
+    (next != *current).then_some(next)
 }
 
 #[cfg(test)]
@@ -177,13 +177,10 @@ mod tests {
             .unwrap()
             .insert("theirs".into(), "kept".into());
         assert_eq!(
-            replacement(
-                current.clone(),
-                slice(&environment("10.0.0.7"), &register())
-            ),
+            replacement(&current, slice(&environment("10.0.0.7"), &register())),
             None
         );
-        let moved = replacement(current, slice(&environment("10.0.0.8"), &register())).unwrap();
+        let moved = replacement(&current, slice(&environment("10.0.0.8"), &register())).unwrap();
         assert_eq!(moved.metadata.resource_version.as_deref(), Some("9"));
         assert_eq!(moved.metadata.labels.as_ref().unwrap()["theirs"], "kept");
         assert_eq!(moved.endpoints[0].addresses, ["10.0.0.8"]);

@@ -210,7 +210,7 @@ impl RegisterAccess {
                     self.learn(Snapshot::of(None));
                 }
                 Some(Ok(WatchEvent::Bookmark(bookmark))) => {
-                    *version = Some(bookmark.metadata.resource_version)
+                    *version = Some(bookmark.metadata.resource_version);
                 }
                 Some(Ok(WatchEvent::Error(status))) => {
                     // Mostly 410: the version is too old. Whatever it is, only a read tells.

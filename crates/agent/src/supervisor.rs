@@ -3,6 +3,8 @@
 //! There is one task that acts, this one, so no two steps overlap. Beside it run the watch of the register, the reaper of children and the
 //! probes; they only tell. A signal to end cancels whatever step is under way: every step can be repeated.
 
+mod publish;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +14,13 @@ use geodb_ha::instance::{
     Action, Contents, Doors, Endpoint, Foreign, Knowledge, Observed, Postgres, Primary, Role,
     Streaming, Upstream, Volume, decide,
 };
-use geodb_ha::{Epoch, Incarnation, Lsn, Record, Register};
-use k8s_openapi::api::coordination::v1::Lease;
+use geodb_ha::{Epoch, Incarnation, Record};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backoff::Backoff;
-use crate::endpoint;
 use crate::environment::Environment;
 use crate::health::{self, Health};
 use crate::limits::{
@@ -33,7 +33,7 @@ use crate::postgres::programs::Programs;
 use crate::postgres::server::{Configuration, Server, Stop};
 use crate::postgres::session::{Session, State};
 use crate::processes::{OrphansRemain, Processes};
-use crate::register::{ApiError, RegisterAccess, Snapshot};
+use crate::register::{RegisterAccess, Snapshot};
 use crate::volume::{Claim, Memory};
 
 /// The random part of the name under which an instance without an identity of its own speaks; it takes part in nothing.
@@ -173,9 +173,9 @@ impl Supervisor {
                         pause_ms = pause.as_millis(),
                         "step failed"
                     );
-                    self.health.send_modify(|health| {
-                        health.message = format!("{}; last attempt: {error:#}", health.message)
-                    });
+                    let tried = self.said.as_ref().map(Action::message).unwrap_or_default();
+                    let message = format!("{tried}; last attempt: {error:#}");
+                    self.health.send_modify(|health| health.message = message);
                     Next::Wait(pause)
                 }
             };
@@ -287,22 +287,6 @@ impl Supervisor {
         }
     }
 
-    /// The record that is published now, with the identity of the object it is in.
-    fn published(&self) -> Option<(Record, Option<String>)> {
-        let snapshot = self.snapshots.borrow();
-        let Knowledge::Read { register, .. } = &snapshot.knowledge else {
-            // Out of sight is not changed.
-            return self.endpoint.clone();
-        };
-        let uid = snapshot
-            .lease
-            .as_ref()
-            .and_then(|lease| lease.metadata.uid.clone());
-        register
-            .current_record()
-            .map(|record| (record.clone(), uid))
-    }
-
     /// One line per change of mind, and the same words for the probes.
     fn say(&mut self, action: &Action) {
         if self.said.as_ref() == Some(action) {
@@ -339,7 +323,7 @@ impl Supervisor {
                     &self.claim,
                     &mut self.memory,
                 )
-                .await?
+                .await?;
             }
             Action::Clone {
                 from,
@@ -409,7 +393,7 @@ impl Supervisor {
         self.said = None;
         tracing::error!(%exit, lived_s = lived.as_secs(), "PostgreSQL ended by itself");
         self.health.send_modify(|health| {
-            (health.ready, health.reason) = (false, "PostgresDied".to_owned())
+            (health.ready, health.reason) = (false, "PostgresDied".to_owned());
         });
         if lived >= STABLE_AFTER {
             self.restarts.reset();
@@ -482,107 +466,6 @@ impl Supervisor {
             made = make::clone(&self.processes, &self.programs, &self.claim, &mut self.memory, &connection, system_identifier) => Ok(made?),
             _ = elsewhere => { tracing::info!("the leader moved while it was cloned; beginning again"); Ok(()) }
         }
-    }
-
-    /// Reads the register afresh, and returns it only if it still leads to the same step.
-    async fn confirmed(
-        &mut self,
-        observed: &Observed,
-        action: &Action,
-    ) -> anyhow::Result<Option<Snapshot>> {
-        let snapshot = self.register.read().await?;
-        let fresh = Observed {
-            register: snapshot.knowledge.clone(),
-            ..observed.clone()
-        };
-        Ok((decide(&fresh) == *action).then_some(snapshot))
-    }
-
-    async fn claim_epoch(
-        &mut self,
-        observed: &Observed,
-        epoch: Epoch,
-        action: &Action,
-    ) -> anyhow::Result<()> {
-        let Some(Snapshot {
-            knowledge: Knowledge::Read { mut register, .. },
-            lease: Some(lease),
-        }) = self.confirmed(observed, action).await?
-        else {
-            return Ok(());
-        };
-        (register.epoch, register.winner) = (epoch, Some(self.memory.incarnation.clone()));
-        self.write_register(&lease, &register).await
-    }
-
-    async fn publish(
-        &mut self,
-        observed: &Observed,
-        epoch: Epoch,
-        action: &Action,
-    ) -> anyhow::Result<()> {
-        let Some(Snapshot {
-            knowledge: Knowledge::Read { mut register, .. },
-            lease: Some(lease),
-        }) = self.confirmed(observed, action).await?
-        else {
-            return Ok(());
-        };
-        let (Postgres::Primary(primary), Volume::Data(data)) =
-            (&observed.postgres, &observed.volume)
-        else {
-            anyhow::bail!("only a running primary can be published; this is a bug");
-        };
-        self.promote_in_memory(epoch)?;
-        self.open_doors().await?;
-        let here = self.environment.here();
-        // What an earlier record of the same leadership says about voters and history stays true when only the address moved.
-        let earlier = register
-            .record
-            .take()
-            .filter(|record| record.leader == self.memory.incarnation);
-        register.record = Some(Record {
-            epoch,
-            leader: self.memory.incarnation.clone(),
-            voters: earlier
-                .as_ref()
-                .map(|record| record.voters.clone())
-                .unwrap_or_default(),
-            w: earlier.as_ref().map_or(0, |record| record.w),
-            timeline: primary.timeline,
-            switch_lsn: earlier.as_ref().map_or(Lsn(0), |record| record.switch_lsn),
-            address: here.address,
-            port: here.port,
-            system_identifier: data.system_identifier.clone(),
-            version: primary.version.clone(),
-        });
-        self.write_register(&lease, &register).await
-    }
-
-    /// Writes over exactly what was read. Having been too slow is no failure: the next look decides anew.
-    async fn write_register(&self, base: &Lease, register: &Register) -> anyhow::Result<()> {
-        match self.register.write(base, register).await {
-            Err(ApiError::Conflict) => {
-                tracing::info!("somebody else changed the register first");
-                self.register.read().await?;
-                Ok(())
-            }
-            written => written.context("failed to write the register"),
-        }
-    }
-
-    async fn publish_endpoint(&mut self) -> anyhow::Result<()> {
-        let lease = self
-            .snapshots
-            .borrow()
-            .lease
-            .clone()
-            .context("the register is gone")?;
-        let published = self.published();
-        let written = endpoint::publish(&self.client, &self.environment, &lease).await?;
-        tracing::info!(written, "the read-write endpoint points here");
-        self.endpoint = published;
-        Ok(())
     }
 
     async fn open_doors(&mut self) -> anyhow::Result<()> {
