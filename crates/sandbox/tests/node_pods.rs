@@ -124,7 +124,7 @@ async fn a_program_that_does_not_exist_is_a_start_error_and_no_restart_means_fai
 async fn probes_decide_when_a_container_is_ready_and_when_it_is_restarted() {
     let cluster = cluster().await;
     cluster
-        .pod("probed", json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "busybox:1",
+        .pod("probed", json!({"terminationGracePeriodSeconds": 30, "containers": [{"name": "main", "image": "busybox:1",
             "command": ["sh", "-c", "trap 'exit 7' TERM; touch /tmp/alive; while :; do sleep 0.05; done"],
             "startupProbe": {"exec": {"command": ["test", "-f", "/tmp/alive"]}, "periodSeconds": 1},
             "readinessProbe": {"exec": {"command": ["test", "-f", "/work/ready"]}, "periodSeconds": 1},

@@ -99,22 +99,7 @@ pub async fn launch(
     if let Some(refusal) = support::refusal(pod, container) {
         return Err(LaunchError::configuration(refusal));
     }
-    let reference = container.image.as_deref().unwrap_or_default();
-    let image = context
-        .images
-        .resolve(reference)
-        .map_err(|error| LaunchError {
-            reason: WaitingReason::ErrImagePull,
-            message: error.to_string(),
-        })?;
-    if attempt == 0 {
-        context.events.tell(
-            pod,
-            Some(&container.name),
-            Reason::Pulled,
-            format!("Container image {reference:?} is mapped to this machine's programs"),
-        );
-    }
+    let image = resolve_image(context, pod, container, attempt)?;
     let objects = context
         .keeper
         .sources
@@ -135,26 +120,20 @@ pub async fn launch(
     let bubble = bubble(
         context, pod, container, &image, &variables, prepared, &files,
     )?;
-    let log_path = context.logs.path(pod, &container.name, attempt);
-    context
-        .logs
-        .forget_before(pod, &container.name, attempt.saturating_sub(1));
-    let log = LogWriter::create(&log_path).map_err(|error| {
-        LaunchError::creation(format!("failed to create the container's log: {error}"))
-    })?;
-    context.logs.register(log_path, log.progress());
-    context.events.tell(
-        pod,
-        Some(&container.name),
+    let log = open_log(context, pod, container, attempt)?;
+    let tell = |reason: Reason, text: String| {
+        context
+            .events
+            .tell(pod, Some(&container.name), reason, text)
+    };
+    tell(
         Reason::Created,
         format!("Created container: {}", container.name),
     );
     let running = container::start(&bubble, &variables, log)
         .await
         .map_err(LaunchError::creation)?;
-    context.events.tell(
-        pod,
-        Some(&container.name),
+    tell(
         Reason::Started,
         format!("Started container {}", container.name),
     );
@@ -169,6 +148,45 @@ pub async fn launch(
         inside,
         termination_message: files.termination,
     })
+}
+
+fn resolve_image(
+    context: &NodeContext,
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+) -> Result<Image, LaunchError> {
+    let reference = container.image.as_deref().unwrap_or_default();
+    let resolved = context.images.resolve(reference);
+    let image = resolved.map_err(|error| LaunchError {
+        reason: WaitingReason::ErrImagePull,
+        message: error.to_string(),
+    })?;
+    if attempt == 0 {
+        let text = format!("Container image {reference:?} is mapped to this machine's programs");
+        context
+            .events
+            .tell(pod, Some(&container.name), Reason::Pulled, text);
+    }
+    Ok(image)
+}
+
+/// The log of this run; of earlier ones only the last is kept.
+fn open_log(
+    context: &NodeContext,
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+) -> Result<LogWriter, LaunchError> {
+    let path = context.logs.path(pod, &container.name, attempt);
+    context
+        .logs
+        .forget_before(pod, &container.name, attempt.saturating_sub(1));
+    let log = LogWriter::create(&path).map_err(|error| {
+        LaunchError::creation(format!("failed to create the container's log: {error}"))
+    })?;
+    context.logs.register(path, log.progress());
+    Ok(log)
 }
 
 fn base_environment(context: &NodeContext, pod: &Pod, identity: Identity) -> Vec<(String, String)> {

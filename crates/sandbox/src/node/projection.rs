@@ -354,15 +354,7 @@ pub fn files(
                 items,
                 optional,
             } => {
-                let secret = objects.secrets.get(name).and_then(Option::as_ref);
-                let data = secret.map(|secret| {
-                    secret
-                        .data
-                        .iter()
-                        .flatten()
-                        .map(|(key, value)| (key.clone(), value.0.clone()))
-                        .collect::<Vec<_>>()
-                });
+                let data = secret_data(objects, name);
                 keyed(volume, "secret", name, items, *optional, data, &mut add)?;
             }
             Part::ConfigMap {
@@ -370,21 +362,7 @@ pub fn files(
                 items,
                 optional,
             } => {
-                let map = objects.config_maps.get(name).and_then(Option::as_ref);
-                let data = map.map(|map| {
-                    let text = map
-                        .data
-                        .iter()
-                        .flatten()
-                        .map(|(key, value)| (key.clone(), value.clone().into_bytes()));
-                    text.chain(
-                        map.binary_data
-                            .iter()
-                            .flatten()
-                            .map(|(key, value)| (key.clone(), value.0.clone())),
-                    )
-                    .collect::<Vec<_>>()
-                });
+                let data = config_map_data(objects, name);
                 keyed(volume, "configmap", name, items, *optional, data, &mut add)?;
             }
             Part::Downward {
@@ -410,6 +388,33 @@ pub fn files(
     Ok(files)
 }
 
+type Data = Vec<(String, Vec<u8>)>;
+
+fn secret_data(objects: &Objects, name: &str) -> Option<Data> {
+    let secret = objects.secrets.get(name)?.as_ref()?;
+    let pairs = secret.data.iter().flatten();
+    Some(
+        pairs
+            .map(|(key, value)| (key.clone(), value.0.clone()))
+            .collect(),
+    )
+}
+
+fn config_map_data(objects: &Objects, name: &str) -> Option<Data> {
+    let map = objects.config_maps.get(name)?.as_ref()?;
+    let text = map
+        .data
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.clone().into_bytes()));
+    let binary = map
+        .binary_data
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.0.clone()));
+    Some(text.chain(binary).collect())
+}
+
 type Add<'a> = dyn FnMut(&str, Option<u32>, Vec<u8>) -> Result<(), ProjectionError> + 'a;
 
 /// The keys of a Secret or ConfigMap as files: all of them, or those asked for.
@@ -419,7 +424,7 @@ fn keyed(
     name: &str,
     items: &[Item],
     optional: bool,
-    data: Option<Vec<(String, Vec<u8>)>>,
+    data: Option<Data>,
     add: &mut Add<'_>,
 ) -> Result<(), ProjectionError> {
     let Some(data) = data else {

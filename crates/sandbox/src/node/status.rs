@@ -231,30 +231,48 @@ fn condition(
 }
 
 fn verdicts(machine: &PodMachine, phase: Phase, pod: &Pod, known: &[PodCondition]) -> Vec<Verdict> {
-    let names = |plans: &[ContainerPlan],
-                 models: &[ContainerModel],
-                 bad: &dyn Fn(&ContainerModel) -> bool|
-     -> Vec<String> {
-        plans
-            .iter()
-            .zip(models)
-            .filter(|(_, model)| bad(model))
-            .map(|(plan, _)| plan.name.clone())
-            .collect()
+    let scheduled = Verdict {
+        kind: "PodScheduled",
+        holds: true,
+        reason: None,
+        message: None,
     };
+    let containers = containers_verdict(machine, phase);
+    let ready = ready_verdict(&containers, failing_gate(pod, known));
+    vec![
+        scheduled,
+        initialized_verdict(machine, phase),
+        containers,
+        ready,
+    ]
+}
+
+fn initialized_verdict(machine: &PodMachine, phase: Phase) -> Verdict {
     let incomplete = names(&machine.plan.init, &machine.init, &|model| {
         !model.succeeded()
     });
-    let initialized = incomplete.is_empty() || phase == Phase::Succeeded;
+    let holds = incomplete.is_empty() || phase == Phase::Succeeded;
+    let message = format!(
+        "containers with incomplete status: [{}]",
+        incomplete.join(" ")
+    );
+    Verdict {
+        kind: "Initialized",
+        holds,
+        reason: (!holds).then_some("ContainersNotInitialized"),
+        message: (!holds).then_some(message),
+    }
+}
+
+fn containers_verdict(machine: &PodMachine, phase: Phase) -> Verdict {
     let unready = names(&machine.plan.main, &machine.main, &|model| {
         model.running().is_none_or(|run| !run.ready)
     });
-    let ended = phase.is_terminal();
-    let (reason, message) = match (ended, unready.is_empty()) {
-        (true, _) if phase == Phase::Succeeded => (Some("PodCompleted"), None),
-        (true, _) => (Some("PodFailed"), None),
-        (false, true) => (None, None),
-        (false, false) => (
+    let (reason, message) = match phase {
+        Phase::Succeeded => (Some("PodCompleted"), None),
+        Phase::Failed => (Some("PodFailed"), None),
+        Phase::Pending | Phase::Running if unready.is_empty() => (None, None),
+        Phase::Pending | Phase::Running => (
             Some("ContainersNotReady"),
             Some(format!(
                 "containers with unready status: [{}]",
@@ -262,49 +280,45 @@ fn verdicts(machine: &PodMachine, phase: Phase, pod: &Pod, known: &[PodCondition
             )),
         ),
     };
-    let containers_ready = !ended && unready.is_empty();
-    let gate = failing_gate(pod, known);
-    let (ready_reason, ready_message) = match (&gate, containers_ready) {
-        (Some(gate), true) => (
-            Some("ReadinessGatesNotReady"),
-            Some(format!(
+    Verdict {
+        kind: "ContainersReady",
+        holds: !phase.is_terminal() && unready.is_empty(),
+        reason,
+        message,
+    }
+}
+
+fn ready_verdict(containers: &Verdict, gate: Option<String>) -> Verdict {
+    match gate {
+        Some(gate) if containers.holds => Verdict {
+            kind: "Ready",
+            holds: false,
+            reason: Some("ReadinessGatesNotReady"),
+            message: Some(format!(
                 "corresponding condition of pod readiness gate {gate:?} does not exist or is not true."
             )),
-        ),
-        _ => (reason, message.clone()),
-    };
-    let incomplete_message = (!initialized).then(|| {
-        format!(
-            "containers with incomplete status: [{}]",
-            incomplete.join(" ")
-        )
-    });
-    vec![
-        Verdict {
-            kind: "PodScheduled",
-            holds: true,
-            reason: None,
-            message: None,
         },
-        Verdict {
-            kind: "Initialized",
-            holds: initialized,
-            reason: (!initialized).then_some("ContainersNotInitialized"),
-            message: incomplete_message,
-        },
-        Verdict {
-            kind: "ContainersReady",
-            holds: containers_ready,
-            reason,
-            message,
-        },
-        Verdict {
+        _ => Verdict {
             kind: "Ready",
-            holds: containers_ready && gate.is_none(),
-            reason: ready_reason,
-            message: ready_message,
+            holds: containers.holds,
+            reason: containers.reason,
+            message: containers.message.clone(),
         },
-    ]
+    }
+}
+
+/// Names of the containers that are as `bad` says.
+fn names(
+    plans: &[ContainerPlan],
+    models: &[ContainerModel],
+    bad: &dyn Fn(&ContainerModel) -> bool,
+) -> Vec<String> {
+    plans
+        .iter()
+        .zip(models)
+        .filter(|(_, model)| bad(model))
+        .map(|(plan, _)| plan.name.clone())
+        .collect()
 }
 
 fn failing_gate(pod: &Pod, known: &[PodCondition]) -> Option<String> {
