@@ -221,7 +221,7 @@ pub fn object(
         ));
     }
     check_kind(&mut value, kind, &request.body)?;
-    canonical(value, kind, validation, duplicates, warnings)
+    canonical(&value, kind, validation, &duplicates, warnings)
 }
 
 fn unrecognized(kind: &KindInfo, error: &str, body: &[u8]) -> Box<Failure> {
@@ -301,10 +301,10 @@ pub fn check_kind(value: &mut Value, kind: &KindInfo, body: &[u8]) -> Outcome<()
 
 /// Types checked, unknown fields and nulls dropped, as decoding into the API's own types does; custom resources are pruned by their schema.
 pub fn canonical(
-    value: Value,
+    value: &Value,
     kind: &KindInfo,
     validation: FieldValidation,
-    duplicates: Vec<String>,
+    duplicates: &[String],
     warnings: &mut Vec<String>,
 ) -> Outcome<Value> {
     let mut problems: Vec<String> = duplicates
@@ -321,7 +321,7 @@ pub fn canonical(
     };
     let mut unknown = Vec::new();
     if validation != FieldValidation::Ignore {
-        unknown_fields(&value, &clean, "", &mut unknown);
+        unknown_fields(value, &clean, "", &mut unknown);
     }
     if let Source::Custom(custom) = &kind.source {
         custom.prune(&mut clean, &mut unknown);
@@ -380,7 +380,7 @@ fn unknown_fields(given: &Value, kept: &Value, path: &str, unknown: &mut Vec<Str
             for (key, value) in given {
                 match kept.get(key) {
                     Some(counterpart) => {
-                        unknown_fields(value, counterpart, &join(path, key), unknown)
+                        unknown_fields(value, counterpart, &join(path, key), unknown);
                     }
                     None if value.is_null() => {}
                     None => unknown.push(join(path, key)),

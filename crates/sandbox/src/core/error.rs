@@ -401,7 +401,7 @@ impl Failure {
         status
     }
 
-    pub fn into_response(self: Box<Failure>, warnings: Vec<String>) -> Response {
+    pub fn response(&self, warnings: Vec<String>) -> Response {
         Response::Json {
             status: self.code,
             body: self.status(),

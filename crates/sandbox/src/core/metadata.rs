@@ -64,11 +64,9 @@ pub fn validate(kind: &KindInfo, object: &Value) -> Vec<Cause> {
     let base = meta::text(object, &["metadata", "generateName"]);
     if !base.is_empty() {
         // A base may end in what a name may not: the suffix follows.
-        let masked = if base.ends_with('-') {
-            format!("{}a", &base[..base.len() - 1])
-        } else {
-            base.to_owned()
-        };
+        let masked = base
+            .strip_suffix('-')
+            .map_or_else(|| base.to_owned(), |stem| format!("{stem}a"));
         causes.extend(
             name_problems(kind, &masked)
                 .iter()

@@ -27,7 +27,7 @@ fn wish(range: &str) -> Option<View> {
         match part.split_once('=') {
             Some(("as", "Table")) => wanted = View::Table,
             Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => {
-                wanted = View::Metadata
+                wanted = View::Metadata;
             }
             Some(("as", _)) => return None,
             Some(("g", name)) => group = name,

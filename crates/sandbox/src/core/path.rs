@@ -37,8 +37,7 @@ pub fn parse(path: &str) -> Option<Target> {
     };
     let (namespace, rest) = match rest {
         ["namespaces", namespace, rest @ ..]
-            if !rest.is_empty()
-                && !(rest.len() == 1 && NAMESPACE_SUBRESOURCES.contains(&rest[0])) =>
+            if !rest.is_empty() && !is_namespace_subresource(rest) =>
         {
             (Some(*namespace), rest)
         }
@@ -60,6 +59,10 @@ pub fn parse(path: &str) -> Option<Target> {
         name: name.map(str::to_owned),
         subresource,
     })
+}
+
+fn is_namespace_subresource(rest: &[&str]) -> bool {
+    matches!(rest, [only] if NAMESPACE_SUBRESOURCES.contains(only))
 }
 
 #[cfg(test)]

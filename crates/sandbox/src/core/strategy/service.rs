@@ -300,9 +300,9 @@ fn validate_slice(slice: &Value) -> Vec<Cause> {
         }
         for (position, address) in list(endpoint, "addresses").enumerate() {
             if kind == "IPv4"
-                && !address
+                && address
                     .as_str()
-                    .is_some_and(|text| text.parse::<Ipv4Addr>().is_ok())
+                    .is_none_or(|text| text.parse::<Ipv4Addr>().is_err())
             {
                 causes.push(Cause::invalid(
                     format!("endpoints[{index}].addresses[{position}]"),

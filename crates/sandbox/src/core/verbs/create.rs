@@ -179,13 +179,19 @@ impl Call<'_> {
 }
 
 /// The namespace of the path, which the body may repeat but not contradict.
-pub(super) fn set_namespace(kind: &KindInfo, namespace: &str, object: &mut Value) -> Outcome<()> {
+pub(super) fn check_namespace_name(namespace: &str, object: &Value) -> Outcome<()> {
     let said = meta::namespace(object);
-    if !said.is_empty() && said != namespace {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+    if said.is_empty() || said == namespace {
+        return Ok(());
     }
+    Err(Failure::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
+/// The object in the namespace of its path.
+pub(super) fn set_namespace(kind: &KindInfo, namespace: &str, object: &mut Value) -> Outcome<()> {
+    check_namespace_name(namespace, object)?;
     let field = kind.is_namespaced().then(|| namespace.into());
     meta::set_metadata(object, "namespace", field);
     Ok(())

@@ -60,7 +60,7 @@ pub fn handle(
     if request.body.len() > limits::BODY_BYTES {
         let message = format!("Request entity too large: limit is {}", limits::BODY_BYTES);
         let failure = Failure::new(413, Reason::RequestEntityTooLarge, message);
-        return (failure.into_response(Vec::new()), Vec::new());
+        return (failure.response(Vec::new()), Vec::new());
     }
     let Some(target) = path::parse(&request.path) else {
         let response = present::document(state, request).unwrap_or_else(page_not_found);
@@ -83,7 +83,7 @@ pub fn handle(
         Ok(response) => (call.with_warnings(response), call.changes),
         Err(failure) => {
             debug_assert_eq!(before, call.state.revision(), "a refusal changes nothing");
-            (failure.into_response(call.warnings), call.changes)
+            (failure.response(call.warnings), call.changes)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::create::{Owners, set_namespace};
+use super::create::{Owners, check_namespace_name, set_namespace};
 use super::options::{WriteOptions, invalid};
 use super::update::check_name;
 use super::{Call, Place};
@@ -51,11 +51,15 @@ impl PatchType {
 impl Call<'_> {
     pub(super) fn patch(&mut self, place: &Place) -> Outcome<Response> {
         let options = WriteOptions::of(self.request, OPTIONS)?;
-        self.patch_with(place, options)
+        self.patch_with(place, &options)
     }
 
     /// PATCH, to the object itself or to one of its subresources that speak its kind.
-    pub(super) fn patch_with(&mut self, place: &Place, options: WriteOptions) -> Outcome<Response> {
+    pub(super) fn patch_with(
+        &mut self,
+        place: &Place,
+        options: &WriteOptions,
+    ) -> Outcome<Response> {
         let patch_type = PatchType::of(&self.request.content_type, &place.kind)?;
         if patch_type == PatchType::Apply {
             return self.apply(place, options);
@@ -70,13 +74,12 @@ impl Call<'_> {
         let old = self.find(place)?;
         let live = convert::from_stored(&kind, &old);
         let patched = patch_value(patch_type, &live, &self.request.body, &kind)?;
-        let new = self.decode_patched(&kind, patched, options.validation)?;
+        let mut new = self.decode_patched(&kind, &patched, options.validation)?;
         let (namespace, name) = place.object();
-        let mut new = new;
         check_name(&new, name)?;
         set_namespace(&kind, namespace, &mut new)?;
         meta::set_metadata(&mut new, "name", Some(name.into()));
-        let stored = self.store_change(&kind, &old, new, &options, Owners::Record)?;
+        let stored = self.store_change(&kind, &old, new, options, Owners::Record)?;
         Ok(self.show(&kind, 200, &stored))
     }
 
@@ -84,12 +87,12 @@ impl Call<'_> {
     fn decode_patched(
         &mut self,
         kind: &KindInfo,
-        patched: Value,
+        patched: &Value,
         validation: FieldValidation,
     ) -> Outcome<Value> {
         let said = (
-            meta::text(&patched, &["apiVersion"]),
-            meta::text(&patched, &["kind"]),
+            meta::text(patched, &["apiVersion"]),
+            meta::text(patched, &["kind"]),
         );
         if said != (kind.api_version().as_str(), kind.kind.as_str()) {
             return Err(Failure::bad_request(format!(
@@ -100,17 +103,11 @@ impl Call<'_> {
                 kind.kind
             )));
         }
-        decode::canonical(
-            patched.clone(),
-            kind,
-            validation,
-            Vec::new(),
-            &mut self.warnings,
-        )
-        .map_err(|failure| refused_patch(&patched, &failure))
+        decode::canonical(patched, kind, validation, &[], &mut self.warnings)
+            .map_err(|failure| refused_patch(patched, &failure))
     }
 
-    fn apply(&mut self, place: &Place, options: WriteOptions) -> Outcome<Response> {
+    fn apply(&mut self, place: &Place, options: &WriteOptions) -> Outcome<Response> {
         if self
             .request
             .parameter("fieldManager")
@@ -125,9 +122,9 @@ impl Call<'_> {
         let force = self.request.parameter("force") == Some("true");
         let kind = Arc::clone(&place.kind);
         let (namespace, name) = place.object();
-        let mut applied = self.applied(&kind, &options)?;
+        let mut applied = self.applied(&kind, options)?;
         check_name(&applied, name)?;
-        set_namespace(&kind, namespace, &mut applied.clone())?;
+        check_namespace_name(namespace, &applied)?;
         meta::set_metadata(&mut applied, "name", Some(name.into()));
         let old = self.state.get(&kind.resource, namespace, name).cloned();
         if let Some(old) = &old {
@@ -156,20 +153,19 @@ impl Call<'_> {
             force,
         )?;
         let merged = decode::canonical(
-            merged,
+            &merged,
             &kind,
             FieldValidation::Ignore,
-            Vec::new(),
+            &[],
             &mut self.warnings,
         )?;
         match old {
             Some(old) => {
-                let stored = self.store_change(&kind, &old, merged, &options, Owners::Recorded)?;
+                let stored = self.store_change(&kind, &old, merged, options, Owners::Recorded)?;
                 Ok(self.show(&kind, 200, &stored))
             }
             None => {
-                let stored =
-                    self.store_new(&kind, namespace, merged, &options, Owners::Recorded)?;
+                let stored = self.store_new(&kind, namespace, merged, options, Owners::Recorded)?;
                 Ok(self.show(&kind, 201, &stored))
             }
         }

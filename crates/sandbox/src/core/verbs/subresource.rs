@@ -24,15 +24,15 @@ impl Call<'_> {
             ("status", Method::GET) => self.get(place),
             ("status", Method::PUT) => {
                 let options = WriteOptions::of(self.request, "UpdateOptions")?.at("status");
-                self.replace(place, options)
+                self.replace(place, &options)
             }
             ("status", Method::PATCH) => {
                 let options = WriteOptions::of(self.request, "PatchOptions")?.at("status");
-                self.patch_with(place, options)
+                self.patch_with(place, &options)
             }
             ("finalize", Method::PUT) => {
                 let options = WriteOptions::of(self.request, "UpdateOptions")?.at("finalize");
-                self.replace(place, options)
+                self.replace(place, &options)
             }
             ("binding", Method::POST) => self.bind(place),
             ("eviction", Method::POST) => self.evict(place),
@@ -41,14 +41,14 @@ impl Call<'_> {
             )),
             ("log", Method::GET)
             | ("exec" | "attach" | "portforward", Method::GET | Method::POST) => {
-                self.to_node(place, name)
+                self.ask_node(place, name)
             }
             _ => Err(Failure::method_not_allowed()),
         }
     }
 
     /// Only the node that runs a pod can answer; a pod without one has nothing to say yet.
-    fn to_node(&mut self, place: &Place, subresource: &str) -> Outcome<Response> {
+    fn ask_node(&mut self, place: &Place, subresource: &str) -> Outcome<Response> {
         let pod = self.find(place)?;
         let (namespace, name) = place.object();
         if meta::text(&pod, &["spec", "nodeName"]).is_empty() {

@@ -18,11 +18,11 @@ use crate::core::{convert, decode, fields, meta, metadata};
 impl Call<'_> {
     pub(super) fn update(&mut self, place: &Place) -> Outcome<Response> {
         let options = WriteOptions::of(self.request, "UpdateOptions")?;
-        self.replace(place, options)
+        self.replace(place, &options)
     }
 
     /// PUT, to the object itself or to one of its subresources that speak its kind.
-    pub(super) fn replace(&mut self, place: &Place, options: WriteOptions) -> Outcome<Response> {
+    pub(super) fn replace(&mut self, place: &Place, options: &WriteOptions) -> Outcome<Response> {
         let kind = &place.kind;
         let mut new = decode::object(self.request, kind, options.validation, &mut self.warnings)?;
         let (namespace, name) = place.object();
@@ -35,7 +35,7 @@ impl Call<'_> {
             if !creates {
                 return Err(Failure::not_found(&kind.resource_named(name)));
             }
-            let stored = self.store_new(kind, namespace, new, &options, Owners::Record)?;
+            let stored = self.store_new(kind, namespace, new, options, Owners::Record)?;
             return Ok(self.show(kind, 201, &stored));
         };
         check_uid(kind, &new, &old)?;
@@ -49,7 +49,7 @@ impl Call<'_> {
             );
             return Err(Failure::invalid(&kind.resource_named(name), vec![cause]));
         }
-        let stored = self.store_change(kind, &old, new, &options, Owners::Record)?;
+        let stored = self.store_change(kind, &old, new, options, Owners::Record)?;
         Ok(self.show(kind, 200, &stored))
     }
 
