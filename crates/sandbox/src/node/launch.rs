@@ -124,7 +124,7 @@ pub async fn launch(
     let tell = |reason: Reason, text: String| {
         context
             .events
-            .tell(pod, Some(&container.name), reason, text)
+            .tell(pod, Some(&container.name), reason, text);
     };
     tell(
         Reason::Created,
