@@ -134,63 +134,17 @@ fn kind_of_version(
     let version_name = meta::text(version, &["name"]);
     let kind = meta::text(names, &["kind"]);
     let plural = meta::text(names, &["plural"]);
-    let schema = meta::at(version, &["schema", "openAPIV3Schema"])
-        .cloned()
-        .ok_or_else(|| format!("version {version_name} has no schema"))?;
-    let schema = Arc::new(schema);
     let has_status =
         meta::at(version, &["subresources", "status"]).is_some_and(|status| !status.is_null());
-    let scale = meta::at(version, &["subresources", "scale"])
-        .filter(|scale| !scale.is_null())
-        .map(scale_paths)
-        .transpose()?;
+    let custom = custom_kind(definition, version, storage_api_version, has_status)?;
     let mut subresources: Vec<Subresource> = Vec::new();
-    if scale.is_some() {
+    if custom.scale.is_some() {
         subresources.push(subresource("scale", group, version_name, kind));
     }
     if has_status {
         subresources.push(subresource("status", group, version_name, kind));
     }
-    let list = |value: Option<&Value>| -> Vec<String> {
-        value
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
-    };
-    let selectable = version
-        .get("selectableFields")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let selectable = selectable
-        .filter_map(|field| plain_path(meta::text(field, &["jsonPath"])))
-        .collect();
-    let merge_schema = fields::custom_schema(&schema, has_status)?;
-    let custom = CustomKind {
-        definition: meta::name(definition).to_owned(),
-        storage_api_version: storage_api_version.to_owned(),
-        patterns: structural::patterns(&schema),
-        schema: Arc::clone(&schema),
-        scale,
-        selectable,
-        is_terminating: meta::is_deleting(definition),
-        reads_by_schema: meta::at(definition, &["metadata", "generation"])
-            .and_then(Value::as_i64)
-            .unwrap_or(1)
-            > 1,
-        merge_schema,
-    };
-    let deprecation = (version.get("deprecated") == Some(&Value::Bool(true))).then(|| {
-        let own = meta::text(version, &["deprecationWarning"]);
-        if own.is_empty() {
-            format!("{group}/{version_name} {kind} is deprecated")
-        } else {
-            own.to_owned()
-        }
-    });
+    let is_cluster_wide = meta::text(definition, &["spec", "scope"]) == "Cluster";
     Ok(KindInfo {
         group: group.to_owned(),
         version: version_name.to_owned(),
@@ -198,9 +152,9 @@ fn kind_of_version(
         list_kind: meta::text(names, &["listKind"]).to_owned(),
         plural: plural.to_owned(),
         singular: meta::text(names, &["singular"]).to_owned(),
-        short_names: list(names.get("shortNames")),
-        categories: list(names.get("categories")),
-        scope: if meta::text(definition, &["spec", "scope"]) == "Cluster" {
+        short_names: texts(names.get("shortNames")),
+        categories: texts(names.get("categories")),
+        scope: if is_cluster_wide {
             Scope::Cluster
         } else {
             Scope::Namespaced
@@ -209,10 +163,59 @@ fn kind_of_version(
         verbs: builtin::ALL,
         subresources,
         columns: columns(version),
-        schema: Some(schema),
-        deprecation,
+        schema: Some(Arc::clone(&custom.schema)),
+        deprecation: deprecation(version, &format!("{group}/{version_name} {kind}")),
         source: Source::Custom(Arc::new(custom)),
     })
+}
+
+fn custom_kind(
+    definition: &Value,
+    version: &Value,
+    storage_api_version: &str,
+    has_status: bool,
+) -> Result<CustomKind, String> {
+    let schema = meta::at(version, &["schema", "openAPIV3Schema"])
+        .cloned()
+        .ok_or_else(|| format!("version {} has no schema", meta::text(version, &["name"])))?;
+    let scale = meta::at(version, &["subresources", "scale"])
+        .filter(|scale| !scale.is_null())
+        .map(scale_paths)
+        .transpose()?;
+    let selectable = version.get("selectableFields").and_then(Value::as_array);
+    let generation = meta::at(definition, &["metadata", "generation"]).and_then(Value::as_i64);
+    Ok(CustomKind {
+        definition: meta::name(definition).to_owned(),
+        storage_api_version: storage_api_version.to_owned(),
+        patterns: structural::patterns(&schema),
+        merge_schema: fields::custom_schema(&schema, has_status)?,
+        schema: Arc::new(schema),
+        scale,
+        selectable: selectable
+            .into_iter()
+            .flatten()
+            .filter_map(|field| plain_path(meta::text(field, &["jsonPath"])))
+            .collect(),
+        is_terminating: meta::is_deleting(definition),
+        reads_by_schema: generation.unwrap_or(1) > 1,
+    })
+}
+
+/// What a client of a deprecated version is told; `shown` is the version's name for people.
+fn deprecation(version: &Value, shown: &str) -> Option<String> {
+    (version.get("deprecated") == Some(&Value::Bool(true))).then(|| {
+        let own = meta::text(version, &["deprecationWarning"]);
+        if own.is_empty() {
+            format!("{shown} is deprecated")
+        } else {
+            own.to_owned()
+        }
+    })
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn scale_paths(scale: &Value) -> Result<ScalePaths, String> {

@@ -229,6 +229,11 @@ fn decoding() {
         let reply = server.send(&raw);
         assert_eq!((reply.status, reply.message()), (status, message), "{body}");
     }
+}
+
+#[test]
+fn bodies_that_do_not_fit() {
+    let mut server = Server::new();
     let mistyped = server.post(
         CONFIG_MAPS,
         json!({"metadata": {"name": "t"}, "data": {"a": 5}}),
@@ -304,30 +309,32 @@ fn metadata_is_checked() {
     }
 }
 
-#[test]
-fn listing() {
+/// Five ConfigMaps, even and odd.
+fn server_with_five() -> Server {
     let mut server = Server::new();
     for number in 0..5 {
         let mut map = config_map(&format!("m{number}"));
         map["metadata"]["labels"] = json!({"parity": if number % 2 == 0 { "even" } else { "odd" }});
         server.post(CONFIG_MAPS, map).created();
     }
+    server
+}
+
+fn names(body: &Value) -> Vec<&str> {
+    let items = body["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn pages_are_of_one_moment() {
+    let mut server = server_with_five();
     let current = server.state.revision();
-    let names = |body: &Value| -> Vec<String> {
-        body["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
-            .collect()
-    };
     let page = server.get(&format!("{CONFIG_MAPS}?limit=2")).ok();
     assert_eq!(
         (page.body["kind"].as_str(), names(&page.body)),
-        (
-            Some("ConfigMapList"),
-            vec!["m0".to_owned(), "m1".to_owned()]
-        )
+        (Some("ConfigMapList"), vec!["m0", "m1"])
     );
     assert_eq!(page.body["metadata"]["remainingItemCount"], 3);
     let token = page.body["metadata"]["continue"]
@@ -347,20 +354,6 @@ fn listing() {
         (rest.version(), rest.body["metadata"].get("continue")),
         (current.to_string().as_str(), None)
     );
-    let odd = server
-        .get(&format!("{CONFIG_MAPS}?labelSelector=parity=odd&limit=1"))
-        .ok();
-    assert_eq!(
-        (
-            names(&odd.body),
-            odd.body["metadata"].get("remainingItemCount")
-        ),
-        (vec!["m1".to_owned()], None)
-    );
-    let named = server
-        .get(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name=m4"))
-        .ok();
-    assert_eq!(names(&named.body), ["m4"]);
     let exact = server
         .get(&format!(
             "{CONFIG_MAPS}?resourceVersion={current}&resourceVersionMatch=Exact"
@@ -385,6 +378,25 @@ fn listing() {
             "{CONFIG_MAPS}?resourceVersion={current}&resourceVersionMatch=Exact"
         ))
         .refused(410, "The resourceVersion for the provided list is too old.");
+}
+
+#[test]
+fn lists_are_selected() {
+    let mut server = server_with_five();
+    let odd = server
+        .get(&format!("{CONFIG_MAPS}?labelSelector=parity=odd&limit=1"))
+        .ok();
+    assert_eq!(
+        (
+            names(&odd.body),
+            odd.body["metadata"].get("remainingItemCount")
+        ),
+        (vec!["m1"], None)
+    );
+    let named = server
+        .get(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name=m4"))
+        .ok();
+    assert_eq!(names(&named.body), ["m4"]);
 }
 
 #[test]

@@ -142,6 +142,29 @@ impl Checker<'_> {
                 self.check(items, &format!("{field}.items"), level + 1);
             }
         }
+        self.check_additional(schema, field, level);
+        for key in ["allOf", "anyOf", "oneOf"] {
+            for (index, branch) in schema
+                .get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .enumerate()
+            {
+                self.check_branch(
+                    branch,
+                    &format!("{field}.{key}[{index}]"),
+                    flag(schema, "x-kubernetes-int-or-string"),
+                    level + 1,
+                );
+            }
+        }
+        if let Some(branch) = schema.get("not") {
+            self.check_branch(branch, &format!("{field}.not"), false, level + 1);
+        }
+    }
+
+    fn check_additional(&mut self, schema: &Value, field: &str, level: usize) {
         match schema.get("additionalProperties") {
             Some(additional @ Value::Object(_)) => {
                 if schema
@@ -167,25 +190,6 @@ impl Checker<'_> {
                 ));
             }
             _ => {}
-        }
-        for key in ["allOf", "anyOf", "oneOf"] {
-            for (index, branch) in schema
-                .get(key)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .enumerate()
-            {
-                self.check_branch(
-                    branch,
-                    &format!("{field}.{key}[{index}]"),
-                    flag(schema, "x-kubernetes-int-or-string"),
-                    level + 1,
-                );
-            }
-        }
-        if let Some(branch) = schema.get("not") {
-            self.check_branch(branch, &format!("{field}.not"), false, level + 1);
         }
     }
 
