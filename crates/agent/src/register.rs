@@ -240,6 +240,9 @@ impl RegisterAccess {
         self.latest.send_if_modified(|latest| {
             let news = latest.knowledge != snapshot.knowledge || uid(latest) != uid(&snapshot);
             *latest = snapshot;
+            if let (true, Knowledge::Unreadable(error)) = (news, &latest.knowledge) {
+                tracing::error!(error, "the register is unreadable");
+            }
             news
         });
     }
@@ -274,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    fn lease(annotations: serde_json::Value) -> Lease {
+    fn lease(annotations: &serde_json::Value) -> Lease {
         let object = serde_json::json!({ "metadata": { "name": "lake", "resourceVersion": "7", "uid": "u", "annotations": annotations } });
         serde_json::from_value(object).unwrap()
     }
@@ -287,7 +290,7 @@ mod tests {
             ("", Bootstrap::Forbidden),
         ] {
             let knowledge =
-                knowledge_of(&lease(serde_json::json!({ BOOTSTRAP_ANNOTATION: value })));
+                knowledge_of(&lease(&serde_json::json!({ BOOTSTRAP_ANNOTATION: value })));
             assert_eq!(
                 knowledge,
                 Knowledge::Read {
@@ -300,13 +303,13 @@ mod tests {
 
     #[test]
     fn a_damaged_register_is_not_an_empty_one() {
-        let knowledge = knowledge_of(&lease(serde_json::json!({ REGISTER_ANNOTATION: "{}" })));
+        let knowledge = knowledge_of(&lease(&serde_json::json!({ REGISTER_ANNOTATION: "{}" })));
         assert!(matches!(knowledge, Knowledge::Unreadable(_)));
     }
 
     #[test]
     fn writing_keeps_the_version_that_was_read_and_everything_else() {
-        let base = lease(serde_json::json!({ BOOTSTRAP_ANNOTATION: "allowed", "other": "kept" }));
+        let base = lease(&serde_json::json!({ BOOTSTRAP_ANNOTATION: "allowed", "other": "kept" }));
         let register = Register {
             epoch: Epoch::FIRST,
             winner: Some("lake-1.a".parse().unwrap()),

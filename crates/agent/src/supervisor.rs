@@ -18,6 +18,7 @@ use geodb_ha::{Epoch, Incarnation, Record};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backoff::Backoff;
@@ -50,12 +51,14 @@ pub async fn run(environment: Environment) -> anyhow::Result<ExitCode> {
     };
     tokio::pin!(told_to_end);
 
-    let mut supervisor = tokio::select! {
+    let (mut supervisor, mut companions) = tokio::select! {
         begun = Supervisor::begin(environment) => begun?,
         _ = &mut told_to_end => return Ok(ExitCode::SUCCESS),
     };
     let outcome = tokio::select! {
         failed = supervisor.work() => failed,
+        // They run for ever: one that ended has panicked, and without it the agent would be blind or mute.
+        _ = companions.join_next() => Err(anyhow::anyhow!("a part of the agent ended; this is a bug, and the container has to be restarted")),
         why = &mut told_to_end => { tracing::info!(why, "ending"); Ok(()) }
     };
     supervisor.end().await?;
@@ -95,7 +98,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    async fn begin(environment: Environment) -> anyhow::Result<Self> {
+    async fn begin(environment: Environment) -> anyhow::Result<(Self, JoinSet<()>)> {
         let processes = Processes::take_over().context("failed to take over the children")?;
         let (health, probes) = watch::channel(Health::starting());
         let listener = TcpListener::bind((environment.pod_ip, environment.health_port)).await;
@@ -105,7 +108,8 @@ impl Supervisor {
                 environment.pod_ip, environment.health_port
             )
         })?;
-        tokio::spawn(health::serve(listener, probes));
+        let mut companions = JoinSet::new();
+        companions.spawn(health::serve(listener, probes));
 
         let claim = Claim::lock(&environment.paths).await?;
         let (memory, foreign) = match claim.recall(&environment.instance)? {
@@ -131,9 +135,9 @@ impl Supervisor {
         ));
         let snapshots = register.subscribe();
         let follower = Arc::clone(&register);
-        tokio::spawn(async move { follower.follow().await });
+        companions.spawn(async move { follower.follow().await });
         tracing::info!(incarnation = %memory.incarnation, postgresql = programs.major, "agent started");
-        Ok(Self {
+        let supervisor = Self {
             configuration: Configuration::new(&environment),
             environment,
             processes,
@@ -154,7 +158,8 @@ impl Supervisor {
             restarts: Backoff::default(),
             start_not_before: Instant::now(),
             said: None,
-        })
+        };
+        Ok((supervisor, companions))
     }
 
     /// Works for ever; returns only what the end of the container has to mend.

@@ -1,4 +1,5 @@
 //! Real PostgreSQL under real agents: how a database begins, what it survives, what it refuses.
+#![allow(clippy::unwrap_used)] // Everything here is a test, also what the lint takes for a helper: a panic is the report.
 
 mod support;
 
