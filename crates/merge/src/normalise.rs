@@ -95,11 +95,14 @@ fn is_left_out(map: MapType<'_>, name: &str, value: &Value) -> bool {
         _ if field.is_always_written || kind.is_untyped() => false,
         Value::Array(items) => items.is_empty(),
         // An empty struct says something (`emptyDir: {}`), an empty map does not.
-        Value::Object(fields) => {
-            fields.is_empty() && kind.map().is_some_and(|map| map.is_plain_map())
-        }
+        Value::Object(fields) => fields.is_empty() && kind.map().is_some_and(is_typed_map),
         _ => false,
     }
+}
+
+/// A map of something, such as labels. A type without fields and without elements is a struct that only says that it is there.
+fn is_typed_map(map: MapType<'_>) -> bool {
+    map.is_plain_map() && !map.has_untyped_elements()
 }
 
 fn fill(kind: Type<'_>, value: &mut Value) {
@@ -120,7 +123,7 @@ fn fill(kind: Type<'_>, value: &mut Value) {
             {
                 if !fields.contains_key(name) {
                     let zero = match (kind.shape(None), &field.default) {
-                        (Shape::Map(map), _) if !map.is_plain_map() => {
+                        (Shape::Map(map), _) if !is_typed_map(map) => {
                             Value::Object(serde_json::Map::new())
                         }
                         (Shape::Scalar(_), Some(default)) if !default.is_object() => {

@@ -156,3 +156,38 @@ fn a_created_object_is_owned_by_its_creator_without_the_fields_nobody_owns() {
     assert!(!noop.changed);
     assert_eq!(noop.object, created.object);
 }
+
+/// A sandbox whose Databases had no status endpoint: `subresources.status: {}` was taken for an empty map and left out.
+#[test]
+fn a_struct_without_fields_says_that_it_is_there() {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "foos.ex.com", "labels": {}},
+        "spec": {"group": "ex.com", "scope": "Namespaced", "names": {"kind": "Foo", "plural": "foos"}, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}, "subresources": {"status": {}}},
+        ]},
+    });
+    let schema = builtin::schema("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        .expect("a built-in kind");
+    let mut normalised = definition.clone();
+    schema.normalise(&mut normalised);
+    assert_eq!(
+        normalised["spec"]["versions"][0]["subresources"],
+        json!({"status": {}})
+    );
+    assert_eq!(normalised["metadata"].get("labels"), None);
+    let applied = apply(ApplyRequest {
+        live: None,
+        applied: &definition,
+        manager: "A",
+        subresource: "",
+        api_version: "apiextensions.k8s.io/v1",
+        force: false,
+        now: NOON,
+        schema,
+    })
+    .expect("created");
+    assert_eq!(
+        applied.object["spec"]["versions"][0]["subresources"],
+        json!({"status": {}})
+    );
+}
