@@ -53,7 +53,6 @@ pub fn name_problems(kind: &KindInfo, name: &str) -> Vec<String> {
     match kind.row().map_or(NameRule::Subdomain, |row| row.name_rule) {
         NameRule::Subdomain => names::subdomain(name),
         NameRule::Label => names::label(name),
-        NameRule::ServiceLabel => names::service_label(name),
         NameRule::PathSegment => names::path_segment(name),
     }
 }

@@ -86,7 +86,7 @@ fn a_pods_spec_is_fixed_but_for_its_image() {
         ),
         (
             json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 0}]}]}),
-            "spec.containers[0].ports[0].containerPort: Invalid value: 0: must be between 1 and 65535, inclusive",
+            "spec.containers[0].ports[0].containerPort: Required value",
         ),
         (
             json!({"restartPolicy": "Sometimes", "containers": [{"name": "c", "image": "i"}]}),
@@ -236,7 +236,7 @@ fn jobs_find_their_pods_by_uid() {
             .status,
         422
     );
-    server.post(jobs, json!({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}})).refused(422, "Job.batch \"k\" is invalid: spec.template.spec.restartPolicy: Unsupported value: \"Always\": supported values: \"OnFailure\", \"Never\"");
+    server.post(jobs, json!({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}})).refused(422, "Job.batch \"k\" is invalid: spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"");
 }
 
 #[test]
@@ -266,9 +266,15 @@ fn claims_grow_when_bound() {
     server
         .merge(
             &format!("{path}/status"),
-            json!({"status": {"phase": "Bound"}}),
+            json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}),
         )
         .ok();
+    server.merge(&path, larger.clone()).refused(403, "persistentvolumeclaims \"c\" is forbidden: only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize");
+    let class = "/apis/storage.k8s.io/v1/storageclasses/local";
+    server
+        .merge(class, json!({"allowVolumeExpansion": true}))
+        .ok();
+    server.merge(class, json!({"provisioner": "y"})).refused(422, "StorageClass.storage.k8s.io \"local\" is invalid: provisioner: Invalid value: \"y\": field is immutable");
     assert_eq!(
         server.merge(&path, larger).ok().body["spec"]["resources"]["requests"]["storage"],
         "2Gi"
@@ -279,6 +285,8 @@ fn claims_grow_when_bound() {
             .status,
         422
     );
+    let smaller = json!({"spec": {"resources": {"requests": {"storage": "512Mi"}}}});
+    server.merge(&path, smaller).refused(422, "PersistentVolumeClaim \"c\" is invalid: spec.resources.requests.storage: Forbidden: field can not be less than status.capacity");
     server.post(claims, json!({"metadata": {"name": "d"}, "spec": {}})).refused(422, "PersistentVolumeClaim \"d\" is invalid: [spec.accessModes: Required value: at least 1 access mode is required, spec.resources[storage]: Required value]");
 }
 

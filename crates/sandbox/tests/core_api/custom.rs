@@ -154,6 +154,78 @@ fn objects_are_pruned_defaulted_and_checked() {
 }
 
 #[test]
+fn values_are_checked_in_the_servers_words() {
+    let mut server = Server::new();
+    let mut wide = definition();
+    wide["spec"]["versions"][0]["subresources"] = json!({});
+    wide["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({
+        "n": {"type": "integer", "minimum": 1, "maximum": 3},
+        "l": {"type": "array", "maxItems": 1, "minItems": 1, "items": {"type": "string", "minLength": 2}},
+        "m": {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "string"}},
+        "t": {"type": "string", "format": "date-time"},
+        "one": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        "any": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^[0-9]+$"},
+    });
+    wide["spec"]["versions"][0]["selectableFields"] = Value::Null;
+    server.post(DEFINITIONS, wide).created();
+    let cases = [
+        (
+            json!({"n": 0}),
+            "spec.n: Invalid value: 0: spec.n in body should be greater than or equal to 1",
+        ),
+        (
+            json!({"n": 5}),
+            "spec.n: Invalid value: 5: spec.n in body should be less than or equal to 3",
+        ),
+        (
+            json!({"l": []}),
+            "spec.l: Invalid value: 0: spec.l in body should have at least 1 items",
+        ),
+        (
+            json!({"l": ["aa", "bb"]}),
+            "spec.l: Too many: 2: must have at most 1 item",
+        ),
+        (
+            json!({"l": ["a"]}),
+            "spec.l[0]: Invalid value: \"a\": spec.l[0] in body should be at least 2 chars long",
+        ),
+        (
+            json!({"m": {"a": "b", "c": "d"}}),
+            "spec.m: Too many: 2: must have at most 1 item",
+        ),
+        (
+            json!({"m": {"a": 1}}),
+            "spec.m.a: Invalid value: \"integer\": spec.m.a in body must be of type string: \"integer\"",
+        ),
+        (
+            json!({"t": "x"}),
+            "spec.t: Invalid value: \"x\": spec.t in body must be of type date-time: \"x\"",
+        ),
+        (
+            json!({"one": {}}),
+            "[<nil>: Invalid value: \"\": \"spec.one\" must validate one and only one schema (oneOf). Found none valid, spec.one.a: Required value]",
+        ),
+        (
+            json!({"one": {"a": "x", "b": "y"}}),
+            "<nil>: Invalid value: \"\": \"spec.one\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
+        ),
+        (
+            json!({"any": "abc"}),
+            "spec.any: Invalid value: \"abc\": spec.any in body should match '^[0-9]+$'",
+        ),
+        (
+            json!({"any": true}),
+            "[spec.any: Invalid value: \"boolean\": spec.any in body must be of type integer,string: \"boolean\", <nil>: Invalid value: \"\": \"spec.any\" must validate at least one schema (anyOf), spec.any: Invalid value: \"boolean\": spec.any in body must be of type integer: \"boolean\"]",
+        ),
+    ];
+    for (spec, message) in cases {
+        server
+            .post(FOOS, foo("b", spec))
+            .refused(422, &format!("Foo.ex.com \"b\" is invalid: {message}"));
+    }
+}
+
+#[test]
 fn generations_count_what_is_wanted() {
     let mut server = server();
     server.post(FOOS, foo("a", json!({"name": "n"}))).created();

@@ -156,7 +156,7 @@ fn a_scheduled_pod_has_time_to_end() {
     );
     twice.refused(
         409,
-        "Operation cannot be fulfilled on pods \"pq\": pod pq is already assigned to node \"n1\"",
+        "Operation cannot be fulfilled on pods/binding \"pq\": pod pq is already assigned to node \"n1\"",
     );
     let graceful = server.delete(&path, Value::Null).ok();
     assert_eq!(

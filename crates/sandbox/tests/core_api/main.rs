@@ -1,5 +1,12 @@
 //! The core as its clients see it: requests in, responses and changes out. Expectations are what a real API server (1.36) answered.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    clippy::new_without_default,
+    reason = "a test's helpers panic as its report, and take what json! makes"
+)]
+
 mod builtin;
 mod custom;
 mod facts;

@@ -47,8 +47,6 @@ const CREATE: &[&str] = &["create"];
 pub enum NameRule {
     Subdomain,
     Label,
-    /// RFC 1035: a Service's name is a DNS label that begins with a letter.
-    ServiceLabel,
     /// RBAC's names may hold colons; only what breaks a path is refused.
     PathSegment,
 }
@@ -270,7 +268,7 @@ pub static ROWS: &[Row] = &[
         subresources: &["status"],
         create_on_update: true,
         returns_deleted: true,
-        name_rule: NameRule::ServiceLabel,
+        name_rule: NameRule::Label,
         fields: &[
             ("spec.clusterIP", &["spec", "clusterIP"]),
             ("spec.type", &["spec", "type"]),

@@ -68,6 +68,7 @@ impl Validator<'_> {
             return;
         }
         if !self.check_type(value, schema, path) {
+            self.check_combinations(value, schema, path);
             return;
         }
         self.check_enum(value, schema, path);
@@ -161,7 +162,8 @@ impl Validator<'_> {
         if let Some(format) = schema.get("format").and_then(Value::as_str)
             && !format_fits(format, text)
         {
-            self.invalid(path, value, &format!("must be of type {format}: {text:?}"));
+            let rule = format!("{path} in body must be of type {format}: {text:?}");
+            self.push(Cause::type_invalid(shown_path(path), value, &rule));
         }
     }
 
@@ -313,63 +315,55 @@ impl Validator<'_> {
     }
 
     fn check_combinations(&mut self, value: &Value, schema: &Value, path: &str) {
-        let branches = |key: &str| {
-            schema
-                .get(key)
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default()
-        };
-        let count = |schemas: &[Value]| {
-            schemas
-                .iter()
-                .filter(|branch| validate(value, branch, path, self.patterns).is_empty())
-                .count()
-        };
-        let any = branches("anyOf");
-        if !any.is_empty() && count(&any) == 0 {
-            self.push(Cause::invalid(
-                shown_path(path),
-                value,
-                &format!("{path:?} must validate at least one schema (anyOf)"),
+        let branches = |key: &str| schema.get(key).and_then(Value::as_array);
+        if let Some(any) = branches("anyOf").filter(|any| !any.is_empty())
+            && self.fitting(value, any, path) == 0
+        {
+            self.combined(&format!(
+                "{path:?} must validate at least one schema (anyOf)"
             ));
-            for cause in any
-                .first()
-                .map(|branch| validate(value, branch, path, self.patterns))
-                .unwrap_or_default()
-            {
-                self.push(cause);
+            self.first_of(value, any, path);
+        }
+        if let Some(one) = branches("oneOf").filter(|one| !one.is_empty()) {
+            let rule = format!("{path:?} must validate one and only one schema (oneOf). Found");
+            match self.fitting(value, one, path) {
+                1 => {}
+                0 => {
+                    self.combined(&format!("{rule} none valid"));
+                    self.first_of(value, one, path);
+                }
+                several => self.combined(&format!("{rule} {several} valid alternatives")),
             }
         }
-        let one = branches("oneOf");
-        if !one.is_empty() {
-            let valid = count(&one);
-            if valid != 1 {
-                let found = if valid == 0 {
-                    "Found none valid".to_owned()
-                } else {
-                    format!("Found {valid} valid alternatives")
-                };
-                self.push(Cause::invalid(
-                    shown_path(path),
-                    value,
-                    &format!("{path:?} must validate one and only one schema (oneOf). {found}"),
-                ));
-            }
-        }
-        for branch in branches("allOf") {
-            for cause in validate(value, &branch, path, self.patterns) {
+        for branch in branches("allOf").into_iter().flatten() {
+            for cause in validate(value, branch, path, self.patterns) {
                 self.push(cause);
             }
         }
         if let Some(not) = schema.get("not")
             && validate(value, not, path, self.patterns).is_empty()
         {
-            self.push(Cause::invalid(
-                shown_path(path),
-                value,
-                &format!("{path:?} must not validate the schema (not)"),
-            ));
+            self.combined(&format!("{path:?} must not validate the schema (not)"));
+        }
+    }
+
+    fn fitting(&self, value: &Value, branches: &[Value], path: &str) -> usize {
+        let fits = |branch: &&Value| validate(value, branch, path, self.patterns).is_empty();
+        branches.iter().filter(fits).count()
+    }
+
+    /// A real server gives these no field and no value.
+    fn combined(&mut self, rule: &str) {
+        self.push(Cause::invalid("<nil>", &"".into(), rule));
+    }
+
+    /// Of branches that all fail, the first explains itself.
+    fn first_of(&mut self, value: &Value, branches: &[Value], path: &str) {
+        let first = branches
+            .first()
+            .map(|branch| validate(value, branch, path, self.patterns));
+        for cause in first.unwrap_or_default() {
+            self.push(cause);
         }
     }
 }

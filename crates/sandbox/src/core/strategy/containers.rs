@@ -220,11 +220,11 @@ fn validate_container(container: &Value, place: &str, volumes: &[&str]) -> Vec<C
             .get("containerPort")
             .and_then(Value::as_i64)
             .unwrap_or_default();
-        if !(1..=PORT_MAXIMUM).contains(&number) {
-            causes.push(port_cause(
-                format!("{place}.ports[{index}].containerPort"),
-                number,
-            ));
+        let at = format!("{place}.ports[{index}].containerPort");
+        if number == 0 {
+            causes.push(Cause::required(at, ""));
+        } else if !(1..=PORT_MAXIMUM).contains(&number) {
+            causes.push(port_cause(at, number));
         }
     }
     let mut paths: Vec<&str> = Vec::new();

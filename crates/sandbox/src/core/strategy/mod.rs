@@ -9,6 +9,7 @@ pub mod definition;
 pub mod event;
 pub mod namespace;
 pub mod pod;
+mod quantity;
 pub mod rbac;
 pub mod service;
 pub mod storage;

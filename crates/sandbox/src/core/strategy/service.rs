@@ -167,10 +167,7 @@ fn take_address(service: &Value, asked: &str, admission: &Admission<'_>) -> Outc
         ));
     };
     if address < config.service_first || address > config.service_last {
-        return refuse(&format!(
-            "the provided IP is not in the valid range {} to {}",
-            config.service_first, config.service_last
-        ));
+        return refuse("the provided network does not match the current range");
     }
     if admission.state.service_at(address).is_some() {
         return refuse("provided IP is already allocated");
@@ -307,7 +304,7 @@ fn validate_slice(slice: &Value) -> Vec<Cause> {
                 causes.push(Cause::invalid(
                     format!("endpoints[{index}].addresses[{position}]"),
                     address,
-                    "must be a valid IPv4 address",
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
                 ));
             }
         }

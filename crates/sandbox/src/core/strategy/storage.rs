@@ -5,14 +5,14 @@
 use serde_json::{Value, json};
 
 use super::containers::list;
-use super::{Admission, PLAIN, Strategy, nothing_to_keep};
-use crate::core::error::{Cause, Outcome};
+use super::{Admission, PLAIN, Strategy, quantity};
+use crate::core::error::{Cause, Failure, Named, Outcome};
 use crate::core::meta;
 
 pub static CLAIM: Strategy = Strategy {
     default: default_claim,
     create: create_claim,
-    update: nothing_to_keep,
+    update: update_claim,
     validate: validate_claim,
     validate_update: validate_claim_update,
 };
@@ -95,7 +95,8 @@ fn validate_claim(claim: &Value) -> Vec<Cause> {
         Some(size) => {
             if size
                 .as_str()
-                .is_some_and(|text| text.starts_with('-') || text == "0")
+                .and_then(quantity::parse)
+                .is_none_or(|bytes| bytes <= 0.0)
             {
                 causes.push(Cause::invalid(
                     "spec.resources[storage]",
@@ -125,11 +126,41 @@ fn validate_claim_update(new: &Value, old: &Value) -> Vec<Cause> {
             .unwrap_or_default();
         meta::child(&mut after, "resources").insert("requests".to_owned(), requests);
     }
-    if after == *before {
-        Vec::new()
-    } else {
-        vec![Cause::forbidden("spec", ONLY_THESE)]
+    if after != *before {
+        return vec![Cause::forbidden("spec", ONLY_THESE)];
     }
+    let has_shrunk = size(new, &ASKED) < size(old, &ASKED);
+    if has_shrunk && size(new, &ASKED) < size(old, &["status", "capacity", "storage"]) {
+        let detail = "field can not be less than status.capacity";
+        return vec![Cause::forbidden(ASKED.join("."), detail)];
+    }
+    Vec::new()
+}
+
+fn size(claim: &Value, path: &[&str]) -> Option<f64> {
+    quantity::parse(meta::text(claim, path))
+}
+
+const ASKED: [&str; 4] = ["spec", "resources", "requests", "storage"];
+
+/// Only a class that says so grows its volumes.
+fn update_claim(new: &mut Value, old: &Value, admission: &mut Admission<'_>) -> Outcome<()> {
+    let grows = size(new, &ASKED) > size(old, &ASKED);
+    if !grows || meta::text(old, &["status", "phase"]) != "Bound" {
+        return Ok(());
+    }
+    let class = meta::text(new, &["spec", "storageClassName"]);
+    let class = admission.state.get(CLASSES, "", class);
+    if class.is_some_and(|class| class.get("allowVolumeExpansion") == Some(&Value::Bool(true))) {
+        return Ok(());
+    }
+    let named = Named {
+        group: "",
+        kind: "persistentvolumeclaims",
+        name: meta::name(new),
+    };
+    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    Err(Failure::forbidden(&named, why))
 }
 
 fn put_back(value: &mut Value, original: &Value, key: &str) {
@@ -189,6 +220,9 @@ fn validate_class_update(new: &Value, old: &Value) -> Vec<Cause> {
         .iter()
         .filter(|field| new.get(**field) != old.get(**field));
     changed
-        .map(|field| Cause::forbidden(*field, &format!("updates to {field} are forbidden.")))
+        .map(|field| {
+            let value = new.get(*field).unwrap_or(&Value::Null);
+            Cause::invalid(*field, value, "field is immutable")
+        })
         .collect()
 }

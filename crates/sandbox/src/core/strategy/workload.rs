@@ -289,15 +289,21 @@ fn validate_job(job: &Value) -> Vec<Cause> {
     causes
 }
 
+/// A Job's pods end. The default of other pods, `Always`, counts as if nothing had been said.
 fn restart_causes(spec: &Value, field: &str) -> Option<Cause> {
-    let policy = meta::text(spec, &["template", "spec", "restartPolicy"]);
-    (!["OnFailure", "Never"].contains(&policy)).then(|| {
-        Cause::new(
-            crate::core::error::CauseReason::NotSupported,
-            format!("{field}.template.spec.restartPolicy"),
-            format!("Unsupported value: {policy:?}: supported values: \"OnFailure\", \"Never\""),
-        )
-    })
+    let place = format!("{field}.template.spec.restartPolicy");
+    match meta::text(spec, &["template", "spec", "restartPolicy"]) {
+        "OnFailure" | "Never" => None,
+        "Always" => Some(Cause::required(
+            place,
+            "valid values: \"OnFailure\", \"Never\"",
+        )),
+        other => Some(Cause::not_supported(
+            place,
+            &other.into(),
+            &["OnFailure", "Never"],
+        )),
+    }
 }
 
 fn validate_job_update(new: &Value, old: &Value) -> Vec<Cause> {

@@ -9,7 +9,7 @@ use super::create::Owners;
 use super::delete::{DeleteOptions, parse_embedded};
 use super::options::{WriteOptions, dry_run};
 use super::{Call, Place};
-use crate::core::error::{Cause, CauseReason, Details, Failure, Outcome, Reason};
+use crate::core::error::{Cause, CauseReason, Details, Failure, Named, Outcome, Reason};
 use crate::core::response::Response;
 use crate::core::{decode, meta};
 
@@ -77,7 +77,12 @@ impl Call<'_> {
         }
         let pod = self.find(place)?;
         let (_, name) = place.object();
-        let conflict = |why: String| Failure::conflict(&place.kind.resource_named(name), &why);
+        let named = Named {
+            group: "",
+            kind: "pods/binding",
+            name,
+        };
+        let conflict = |why: String| Failure::conflict(&named, &why);
         if meta::is_deleting(&pod) {
             return Err(conflict(format!(
                 "pod {name} is being deleted, cannot be assigned to a host"
