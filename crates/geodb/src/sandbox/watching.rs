@@ -21,6 +21,9 @@ use super::readiness::Expectation;
 /// Observations that wait to be shown. When it is full the watches wait: nothing is lost, the server buffers.
 const OBSERVATIONS_MAX: usize = 256;
 
+/// The reason of the Event that a kubelet records for a failed probe.
+const PROBE_FAILED: &str = "Unhealthy";
+
 /// Running watches; dropping it ends them.
 pub struct Watching {
     pub observations: mpsc::Receiver<Observation>,
@@ -194,13 +197,18 @@ fn watch_warnings(
         .inspect_err(|error| tracing::warn!(%error, "the watch for warnings was interrupted"))
         .filter_map(|result| async move { result.ok() })
         .map(|event| match event {
-            Event::Apply(event) if event.type_.as_deref() == Some("Warning") => {
+            Event::Apply(event) if is_news(&event) => {
                 vec![Observation::Warning {
                     text: warning(&event),
                 }]
             }
             _ => Vec::new(),
         })
+}
+
+/// A probe that fails while something starts is what the pod's row says already; everything else is news.
+fn is_news(event: &ClusterEvent) -> bool {
+    event.type_.as_deref() == Some("Warning") && event.reason.as_deref() != Some(PROBE_FAILED)
 }
 
 fn warning(event: &ClusterEvent) -> String {
