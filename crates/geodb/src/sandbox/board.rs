@@ -66,6 +66,8 @@ pub enum Standing {
 pub struct Subject {
     pub title: String,
     pub expectation: Expectation,
+    /// Its pods are followed too. What a status says may be from before a restart; ready pods are from now.
+    pub has_instances: bool,
 }
 
 struct Row {
@@ -77,6 +79,8 @@ struct Row {
 pub struct Board {
     subjects: Vec<Subject>,
     verdicts: Vec<Verdict>,
+    /// How many ready pods each subject needs, as its spec says.
+    wanted: Vec<usize>,
     /// What a Database's status says each of its instances waits for; it knows more than the pod's own status.
     awaited: BTreeMap<String, String>,
     pods: BTreeMap<String, Value>,
@@ -92,9 +96,11 @@ impl Board {
                 _ => Verdict::Waiting("nobody has reported on it yet".to_owned()),
             })
             .collect();
+        let wanted = vec![0; subjects.len()];
         Self {
             subjects,
             verdicts,
+            wanted,
             awaited: BTreeMap::new(),
             pods: BTreeMap::new(),
             rows: BTreeMap::new(),
@@ -110,12 +116,14 @@ impl Board {
                 let name = name_of(&object);
                 let title = self.pod_title(index, &name);
                 self.pods.insert(title.clone(), object);
-                self.pod_row(&title).into_iter().collect()
+                let pod = self.pod_row(&title);
+                pod.into_iter().chain(self.subject_row(index)).collect()
             }
             Observation::PodGone { index, name } => {
                 let title = self.pod_title(index, &name);
                 self.pods.remove(&title);
-                self.row(&title, Mark::Gone, "gone").into_iter().collect()
+                let pod = self.row(&title, Mark::Gone, "gone");
+                pod.into_iter().chain(self.subject_row(index)).collect()
             }
             Observation::Warning { .. } => Vec::new(),
         }
@@ -125,8 +133,8 @@ impl Board {
     pub fn standing(&self) -> Standing {
         let mut waiting = Vec::new();
         let mut failed = Vec::new();
-        for (subject, verdict) in self.subjects.iter().zip(&self.verdicts) {
-            match verdict {
+        for (index, subject) in self.subjects.iter().enumerate() {
+            match self.verdict(index) {
                 Verdict::Ready(_) => {}
                 Verdict::Waiting(reason) => waiting.push(format!("{}: {reason}", subject.title)),
                 Verdict::Failed(reason) => failed.push(format!("{}: {reason}", subject.title)),
@@ -149,17 +157,47 @@ impl Board {
     }
 
     fn object(&mut self, index: usize, object: &Value) -> Vec<Change> {
-        let verdict = judge(self.subjects[index].expectation, object);
-        let (mark, text) = match &verdict {
-            Verdict::Ready(text) => (Mark::Done, text.clone()),
-            Verdict::Waiting(text) => (Mark::Working, text.clone()),
-            Verdict::Failed(text) => (Mark::Failed, text.clone()),
-        };
-        self.verdicts[index] = verdict;
-        let title = self.subjects[index].title.clone();
-        let mut changes: Vec<Change> = self.row(&title, mark, &text).into_iter().collect();
+        let subject = &self.subjects[index];
+        self.verdicts[index] = judge(subject.expectation, object);
+        if subject.has_instances {
+            let replicas = object.pointer("/spec/replicas").and_then(Value::as_u64);
+            self.wanted[index] = replicas
+                .and_then(|count| usize::try_from(count).ok())
+                .unwrap_or(1);
+        }
+        let mut changes: Vec<Change> = self.subject_row(index).into_iter().collect();
         changes.extend(self.instances(index, object));
         changes
+    }
+
+    /// What the object says of itself, unless its pods do not bear it out yet.
+    fn verdict(&self, index: usize) -> Verdict {
+        let said = self.verdicts[index].clone();
+        let prefix = self.pod_title(index, "");
+        let pods = self
+            .pods
+            .range(prefix.clone()..)
+            .take_while(|(title, _)| title.starts_with(&prefix));
+        let ready = pods
+            .filter(|(_, pod)| describe_pod(pod, None).0 == Mark::Done)
+            .count();
+        match said {
+            Verdict::Ready(_) if ready < self.wanted[index] => {
+                Verdict::Waiting(format!("{ready} of {} pods are ready", self.wanted[index]))
+            }
+            said => said,
+        }
+    }
+
+    /// The row of an applied object; None if it says what it said.
+    fn subject_row(&mut self, index: usize) -> Option<Change> {
+        let title = self.subjects[index].title.clone();
+        let (mark, text) = match self.verdict(index) {
+            Verdict::Ready(text) => (Mark::Done, text),
+            Verdict::Waiting(text) => (Mark::Working, text),
+            Verdict::Failed(text) => (Mark::Failed, text),
+        };
+        self.row(&title, mark, &text)
     }
 
     /// A Database's status names what each instance waits for.
@@ -187,10 +225,7 @@ impl Board {
 
     fn object_gone(&mut self, index: usize) -> Vec<Change> {
         self.verdicts[index] = Verdict::Failed("it was deleted".to_owned());
-        let title = self.subjects[index].title.clone();
-        self.row(&title, Mark::Gone, "deleted")
-            .into_iter()
-            .collect()
+        self.subject_row(index).into_iter().collect()
     }
 
     fn pod_title(&self, index: usize, pod: &str) -> String {
@@ -324,10 +359,12 @@ mod tests {
             Subject {
                 title: "Database rivers".to_owned(),
                 expectation: Expectation::ReadyCondition,
+                has_instances: true,
             },
             Subject {
                 title: "ConfigMap notes".to_owned(),
                 expectation: Expectation::Applied,
+                has_instances: false,
             },
         ])
     }
@@ -335,6 +372,7 @@ mod tests {
     fn database(ready: &str, message: &str, waiting_for: Option<&str>) -> Observation {
         let object = json!({
             "metadata": {"name": "rivers", "generation": 1},
+            "spec": {"replicas": 1},
             "status": {
                 "conditions": [{"type": "Ready", "status": ready, "message": message}],
                 "instances": [{"name": "rivers-1", "role": "Primary", "ready": false, "waitingFor": waiting_for}],
@@ -367,11 +405,14 @@ mod tests {
         );
         assert_eq!(
             board.observe(pod(&json!({"phase": "Pending"}))),
-            [change(
-                "Database rivers / rivers-1",
-                Mark::Working,
-                "starting"
-            )]
+            [
+                change("Database rivers / rivers-1", Mark::Working, "starting"),
+                change(
+                    "Database rivers",
+                    Mark::Working,
+                    "nobody has reported on it yet"
+                ),
+            ]
         );
         assert_eq!(
             board.observe(database(
@@ -402,6 +443,19 @@ mod tests {
             board.observe(database("True", "all there", None)),
             [change("Database rivers", Mark::Done, "all there")]
         );
+        assert_eq!(board.standing(), Standing::Ready);
+    }
+
+    /// History: a restarted sandbox called its database ready by what the last one had written, before any pod ran.
+    #[test]
+    fn a_status_from_before_a_restart_does_not_make_it_ready() {
+        let mut board = board();
+        board.observe(database("True", "all there", None));
+        let waiting = "Database rivers: 0 of 1 pods are ready".to_owned();
+        assert_eq!(board.standing(), Standing::Waiting(vec![waiting]));
+        let ready =
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        board.observe(pod(&ready));
         assert_eq!(board.standing(), Standing::Ready);
     }
 

@@ -13,10 +13,11 @@ use geodb_sandbox::controllers::{self, ControllersConfig, ServiceRange, hosts};
 use geodb_sandbox::node::{self, ImageMap, Node, NodeConfig, PodAddresses, Shared};
 use geodb_sandbox::serve::pki::ClientCertificates;
 use geodb_sandbox::serve::{self, Clock, Listening, Server, ServerConfig, range};
-use k8s_openapi::api::core::v1::Node as NodeObject;
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +68,7 @@ impl Composition {
         let server = self.start_server(&plan.data)?;
         display.say(&format!("API server: https://{}", server.address()));
         let client = server.client();
+        distrust_pods(&client).await?;
         self.start_controllers(plan, &server);
         let nodes = node_count(&client, plan.nodes).await?;
         self.start_nodes(plan, &server, nodes).await?;
@@ -261,4 +263,37 @@ async fn node_count(client: &Client, asked: Option<u16>) -> Result<u16> {
         Some(asked) => Ok(asked),
         None => Ok(there.max(1)),
     }
+}
+
+/// While no node runs, no pod is ready, whatever the last sandbox wrote. In a cluster the node controller says so when a node is lost;
+/// here it is said before anybody can believe what is no longer true.
+async fn distrust_pods(client: &Client) -> Result<()> {
+    let all: Api<Pod> = Api::all(client.clone());
+    let pods = all
+        .list(&ListParams::default())
+        .await
+        .map_err(said)
+        .context("failed to list the pods")?;
+    for pod in pods.iter().filter(|pod| says_ready(pod)) {
+        let namespace = pod.namespace().unwrap_or_default();
+        let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let condition = json!({"type": "Ready", "status": "False", "reason": "NodeNotReady"});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        api.patch_status(&pod.name_any(), &PatchParams::default(), &patch)
+            .await
+            .map_err(said)
+            .with_context(|| format!("failed to mark pod {} as not ready", pod.name_any()))?;
+    }
+    Ok(())
+}
+
+fn says_ready(pod: &Pod) -> bool {
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -143,6 +143,7 @@ impl Session {
         let subjects = applied.iter().map(|object| Subject {
             title: object.document.title(),
             expectation: object.expectation,
+            has_instances: object.is_database(),
         });
         let board = Board::new(subjects.collect());
         let watching = watching::start(&client, &applied);
