@@ -36,10 +36,17 @@ fn things_to_try(connection: &Connection) -> String {
         format!(" -n {namespace}")
     };
     let primary = format!("$(kubectl{option} get db {database} -o jsonpath='{{.status.primary}}')");
+    // The postmaster is the process that listens on the pod's own address.
+    let address = format!("$(kubectl{option} get pod {primary} -o jsonpath='{{.status.podIP}}')");
+    let postmaster = format!(
+        "$(ss -Hltnp \"src {address}:{}\" | grep -o 'pid=[0-9]*' | head -n 1 | cut -d= -f2)",
+        connection.port
+    );
     format!(
         "\nThings to try:\n  \
          kubectl{option} scale db {database} --replicas 4     # a replica is cloned and streams\n  \
          kubectl{option} delete pod {primary}     # the primary comes back with its data\n  \
+         kill -9 {postmaster}     # so does a killed PostgreSQL\n  \
          kubectl{option} describe db {database}     # conditions and events\n  \
          kubectl{option} logs {primary}     # PostgreSQL's and the agent's log\n  \
          kubectl{option} delete db {database}     # everything goes, but what spec.onDelete keeps\n"

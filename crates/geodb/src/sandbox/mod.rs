@@ -108,10 +108,10 @@ impl Session {
     async fn run(&mut self, documents: Vec<Document>) -> Result<u8, Interruption> {
         unless_stopped(
             &mut self.signals,
-            self.composition.start(&self.plan, &self.display),
+            Box::pin(self.composition.start(&self.plan, &self.display)),
         )
         .await?;
-        let mut followed = self.apply(documents).await?;
+        let mut followed = Box::pin(self.apply(documents)).await?;
         let waits_for_ready = self.arguments.until_ready || !self.arguments.command.is_empty();
         if waits_for_ready {
             self.await_ready(&mut followed).await?;
