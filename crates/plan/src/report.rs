@@ -154,90 +154,89 @@ fn complete(world: &World, fleet: &Fleet<'_>) -> bool {
 }
 
 fn phase(world: &World, fleet: &Fleet<'_>, troubles: &[Trouble]) -> Phase {
-    let was_complete = previous(world).is_some_and(|status| {
-        let asked_then = status
-            .ready
-            .as_deref()
-            .and_then(|ready| ready.split_once('/'))
-            .map(|(_, asked)| asked.to_owned());
-        asked_then.as_deref() == Some(&world.database.spec.replicas.to_string())
-            && matches!(
-                status.phase,
-                Some(Phase::Ready | Phase::Degraded | Phase::NeedsHuman)
-            )
-    });
+    let before = previous(world).and_then(|status| status.phase);
+    let was_ready = !matches!(before, None | Some(Phase::Creating));
     if !troubles.is_empty() {
         Phase::NeedsHuman
-    } else if !world.was_initialised() || world.primary().is_none() {
-        Phase::Creating
     } else if complete(world, fleet) && leaving(fleet) == 0 {
         Phase::Ready
-    } else if was_complete || !primary_ready(fleet) {
+    } else if !was_ready || world.primary().is_none() {
+        Phase::Creating
+    } else if !primary_ready(fleet) || !is_resizing(world, fleet) {
         Phase::Degraded
     } else {
         Phase::Scaling
     }
 }
 
+/// The number of instances was changed and is not reached yet; what is missing then is new, not lost.
+fn is_resizing(world: &World, fleet: &Fleet<'_>) -> bool {
+    let asked = world.database.spec.replicas;
+    let asked_before = previous(world)
+        .and_then(|status| status.ready.as_deref())
+        .and_then(|ready| ready.split_once('/'))
+        .map(|(_, asked)| asked.to_owned());
+    let changed = asked_before.is_some_and(|before| before != asked.to_string());
+    let was_scaling = previous(world).is_some_and(|status| status.phase == Some(Phase::Scaling));
+    changed || was_scaling || leaving(fleet) > 0
+}
+
 fn verdicts(world: &World, fleet: &Fleet<'_>, troubles: &[Trouble]) -> Vec<Verdict> {
+    vec![
+        ready(world, fleet),
+        progressing(world, fleet),
+        degraded(world, fleet, troubles),
+        needs_human(troubles),
+    ]
+}
+
+/// "2 of 3 instances are ready".
+fn tally(world: &World, fleet: &Fleet<'_>) -> String {
+    let (ready, wanted) = (fleet.ready_members(), world.database.spec.replicas);
+    format!("{ready} of {wanted} instances are ready")
+}
+
+fn ready(world: &World, fleet: &Fleet<'_>) -> Verdict {
+    let works = || format!("accepts writes; {}", tally(world, fleet));
+    let (reason, message) = match (world.primary(), primary_ready(fleet)) {
+        (None, _) => (
+            ConditionReason::AwaitingFirstPrimary,
+            "no primary has published itself yet".to_owned(),
+        ),
+        (Some(name), false) => {
+            let message = format!("the primary {name} is not ready{}", waiting(primary(fleet)));
+            (ConditionReason::PrimaryNotReady, message)
+        }
+        (Some(_), true) if complete(world, fleet) => (ConditionReason::AllInstancesReady, works()),
+        (Some(_), true) => (ConditionReason::ReplicasNotReady, works()),
+    };
+    Verdict::new(
+        ConditionType::Ready,
+        complete(world, fleet),
+        reason,
+        message,
+    )
+}
+
+fn progressing(world: &World, fleet: &Fleet<'_>) -> Verdict {
     let wanted = world.database.spec.replicas as usize;
     let (ready, members, leaving) = (
         fleet.ready_members(),
         fleet.members().count(),
         leaving(fleet),
     );
-    let mut verdicts = Vec::with_capacity(4);
-    let (reason, message) = match (world.primary(), primary_ready(fleet)) {
-        (None, _) => (
-            ConditionReason::AwaitingFirstPrimary,
-            "no primary has published itself yet".to_owned(),
-        ),
-        (Some(name), false) => (
-            ConditionReason::PrimaryNotReady,
-            format!("the primary {name} is not ready{}", waiting(primary(fleet))),
-        ),
-        (Some(_), true) if complete(world, fleet) => (
-            ConditionReason::AllInstancesReady,
-            format!("accepts writes; {ready} of {wanted} instances are ready"),
-        ),
-        (Some(_), true) => (
-            ConditionReason::ReplicasNotReady,
-            format!("accepts writes; {ready} of {wanted} instances are ready"),
-        ),
-    };
-    verdicts.push(Verdict::new(
-        ConditionType::Ready,
-        complete(world, fleet),
-        reason,
-        message,
-    ));
-    let (progressing, reason, message) = if members < wanted {
-        (
-            true,
-            ConditionReason::AddingInstances,
-            format!("{members} of {wanted} instances exist"),
-        )
+    let (holds, reason, message) = if members < wanted {
+        let message = format!("{members} of {wanted} instances exist");
+        (true, ConditionReason::AddingInstances, message)
     } else if members > wanted || leaving > 0 {
-        (
-            true,
-            ConditionReason::RemovingInstances,
-            format!(
-                "{} instances are leaving",
-                leaving.max(members - wanted.min(members))
-            ),
-        )
+        let message = format!("{} instances are leaving", leaving + (members - wanted));
+        (true, ConditionReason::RemovingInstances, message)
     } else if world.primary().is_none() {
-        (
-            true,
-            ConditionReason::AwaitingFirstPrimary,
-            "the first instance makes the database".to_owned(),
-        )
+        let message = "the first instance makes the database".to_owned();
+        (true, ConditionReason::AwaitingFirstPrimary, message)
     } else if ready < wanted {
-        (
-            true,
-            ConditionReason::ReplicasNotReady,
-            format!("{} instances are not ready yet", wanted - ready),
-        )
+        let message = format!("{} instances are not ready yet", wanted - ready);
+        (true, ConditionReason::ReplicasNotReady, message)
     } else {
         (
             false,
@@ -245,47 +244,38 @@ fn verdicts(world: &World, fleet: &Fleet<'_>, troubles: &[Trouble]) -> Vec<Verdi
             "everything asked for is there".to_owned(),
         )
     };
-    verdicts.push(Verdict::new(
-        ConditionType::Progressing,
-        progressing,
-        reason,
-        message,
-    ));
-    verdicts.push(match phase(world, fleet, troubles) {
-        Phase::Degraded if primary_ready(fleet) => Verdict::new(
-            ConditionType::Degraded,
-            true,
-            ConditionReason::ReplicasNotReady,
-            format!("{ready} of {wanted} instances are ready"),
-        ),
-        Phase::Degraded => Verdict::new(
-            ConditionType::Degraded,
+    Verdict::new(ConditionType::Progressing, holds, reason, message)
+}
+
+fn degraded(world: &World, fleet: &Fleet<'_>, troubles: &[Trouble]) -> Verdict {
+    let (holds, reason, message) = match phase(world, fleet, troubles) {
+        Phase::Degraded if primary_ready(fleet) => {
+            (true, ConditionReason::ReplicasNotReady, tally(world, fleet))
+        }
+        Phase::Degraded => (
             true,
             ConditionReason::PrimaryNotReady,
-            "writes are not possible now",
+            "writes are not possible now".to_owned(),
         ),
-        _ => Verdict::new(
-            ConditionType::Degraded,
+        _ => (
             false,
             ConditionReason::AsAsked,
-            "nothing that was there is away",
+            "nothing that was there is away".to_owned(),
         ),
-    });
-    verdicts.push(match troubles.first() {
-        Some(trouble) => Verdict::new(
-            ConditionType::NeedsHuman,
-            true,
-            trouble.reason(),
-            trouble.message(),
-        ),
-        None => Verdict::new(
-            ConditionType::NeedsHuman,
+    };
+    Verdict::new(ConditionType::Degraded, holds, reason, message)
+}
+
+fn needs_human(troubles: &[Trouble]) -> Verdict {
+    let (holds, reason, message) = match troubles.first() {
+        Some(trouble) => (true, trouble.reason(), trouble.message()),
+        None => (
             false,
             ConditionReason::AsAsked,
-            "nothing needs a person",
+            "nothing needs a person".to_owned(),
         ),
-    });
-    verdicts
+    };
+    Verdict::new(ConditionType::NeedsHuman, holds, reason, message)
 }
 
 fn waiting(instance: Option<&Instance<'_>>) -> String {

@@ -251,3 +251,38 @@ fn ready_means_every_instance() {
         Some("streaming from harbours-1")
     );
 }
+
+/// A database that was still being made called itself degraded as soon as its primary was known.
+#[test]
+fn a_database_that_was_never_complete_is_being_created() {
+    let mut world = running(3);
+    world.database.status = None;
+    for pod in &mut world.pods {
+        pod.ready = false;
+    }
+    let status = crate::decide(&world, now()).status;
+    assert_eq!(status.phase, Some(Phase::Creating));
+    assert!(!holds(&status.conditions, ConditionType::Degraded));
+    world.database.status = Some(status);
+    world.pods[0].ready = true;
+    assert_eq!(
+        crate::decide(&world, now()).status.phase,
+        Some(Phase::Creating)
+    );
+}
+
+#[test]
+fn scaling_is_not_called_degraded_while_it_lasts() {
+    let mut world = running(3);
+    world.database.spec.replicas = 4;
+    let status = crate::decide(&world, now()).status;
+    assert_eq!(status.phase, Some(Phase::Scaling));
+    world.database.status = Some(status);
+    world.claims.push(super::claim(4));
+    let mut pod = super::pod(4, "replica");
+    pod.ready = false;
+    world.pods.push(pod);
+    let status = crate::decide(&world, now()).status;
+    assert_eq!(status.phase, Some(Phase::Scaling));
+    assert!(!holds(&status.conditions, ConditionType::Degraded));
+}
