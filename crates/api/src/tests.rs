@@ -106,5 +106,8 @@ fn endpoints_have_the_documented_names() {
 #[test]
 fn no_format_makes_a_real_server_warn() {
     let text = serde_json::to_string(&crate::crds()).expect("CRDs serialise");
-    assert!(!text.contains("uint"), "API servers know int32, int64, float and double only");
+    assert!(
+        !text.contains("uint"),
+        "API servers know int32, int64, float and double only"
+    );
 }

@@ -16,7 +16,10 @@ use crate::quantity::StorageSize;
 pub const REPLICAS_MAX: u32 = 15;
 
 /// A PostgreSQL database with PostGIS: a primary, its replicas, their volumes, services and credentials.
-#[allow(clippy::duplicated_attributes, reason = "each printer column has a type of its own")]
+#[allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column has a type of its own"
+)]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "stable.imaginedata.com",
