@@ -139,7 +139,10 @@ async fn the_word_reaches_pid_1_and_force_ends_everything() {
         "trap '' TERM; setsid sleep 1000 & touch /data/deaf; sleep 1000",
     )
     .await;
-    until("it is up", || directory.path().join("deaf").exists());
+    // The shell itself, the sleep that left its group, and the one it waits for.
+    until("all three run", || {
+        directory.path().join("deaf").exists() && processes_with(directory.path()).len() >= 3
+    });
     let process = deaf.process();
     assert!(process.terminate().await);
     assert!(processes_with(directory.path()).len() >= 3);
