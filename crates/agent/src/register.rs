@@ -10,7 +10,7 @@ use geodb_ha::Register;
 use geodb_ha::instance::{Bootstrap, Knowledge};
 use geodb_ha::register::{BOOTSTRAP_ALLOWED, BOOTSTRAP_ANNOTATION, REGISTER_ANNOTATION};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{PostParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -136,6 +136,19 @@ impl RegisterAccess {
         Ok(snapshot)
     }
 
+    /// Reads what is true now, and the version from which a watch goes on. The object's own version will not do: an object that rests
+    /// is soon older than anything the server can still tell of.
+    async fn list(&self) -> Result<String, ApiError> {
+        let parameters = ListParams::default().fields(&self.only_this());
+        let list = request(self.api.list(&parameters)).await?;
+        self.learn(Snapshot::of(list.items.into_iter().next()));
+        Ok(list.metadata.resource_version.unwrap_or_default())
+    }
+
+    fn only_this(&self) -> String {
+        format!("metadata.name={}", self.name)
+    }
+
     /// Writes `register` over exactly what was read in `base`, or fails.
     pub async fn write(&self, base: &Lease, register: &Register) -> Result<(), ApiError> {
         let next = with_register(base, register);
@@ -178,17 +191,11 @@ impl RegisterAccess {
     async fn follow_once(&self, version: &mut Option<String>) -> Result<(), ApiError> {
         let from = match version {
             Some(version) => version.clone(),
-            None => {
-                let read = self.read().await?;
-                // Without an object there is no version: the watch then begins with what exists by that time.
-                read.lease
-                    .and_then(|lease| lease.metadata.resource_version.clone())
-                    .unwrap_or_default()
-            }
+            None => self.list().await?,
         };
         *version = Some(from.clone()).filter(|version| !version.is_empty());
         let parameters = WatchParams::default()
-            .fields(&format!("metadata.name={}", self.name))
+            .fields(&self.only_this())
             .timeout(WATCH_SECONDS);
         let opened = request(self.api.watch(&parameters, &from)).await;
         if matches!(opened, Err(ApiError::Refused { .. })) {
@@ -329,5 +336,81 @@ mod tests {
                 bootstrap: Bootstrap::Allowed
             }
         );
+    }
+
+    /// After a restart of the API server agents asked for the register's own old version, were told 410, and asked again, for ever.
+    #[tokio::test]
+    async fn a_register_that_rested_for_long_is_followed_by_one_watch() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = geodb_sandbox::serve::ServerConfig {
+            data: Some(directory.path().to_owned()),
+            ..geodb_sandbox::serve::ServerConfig::memory()
+        };
+        let before = geodb_sandbox::serve::Server::start(config.clone()).unwrap();
+        let leases: Api<Lease> = Api::namespaced(before.client(), "default");
+        for name in ["lake", "other"] {
+            let object = serde_json::json!({ "metadata": { "name": name }, "spec": {} });
+            let object: Lease = serde_json::from_value(object).unwrap();
+            leases
+                .create(&PostParams::default(), &object)
+                .await
+                .unwrap();
+        }
+        before.shutdown().await;
+
+        let server = geodb_sandbox::serve::Server::start(config).unwrap();
+        let access = std::sync::Arc::new(RegisterAccess::new(server.client(), "default", "lake"));
+        let mut snapshots = access.subscribe();
+        let follower = tokio::spawn({
+            let access = std::sync::Arc::clone(&access);
+            async move { access.follow().await }
+        });
+        let seen = snapshots.wait_for(|snapshot| snapshot.lease.is_some());
+        let base = timeout(WATCH_SILENCE_MAX, seen)
+            .await
+            .unwrap()
+            .unwrap()
+            .lease
+            .clone()
+            .unwrap();
+        while server.watches() == 0 {
+            tokio::task::yield_now().await;
+        }
+        // Written behind the follower's back, so that only the watch can tell.
+        let leases: Api<Lease> = Api::namespaced(server.client(), "default");
+        let mut changed = Lease::clone(&base);
+        changed.metadata.annotations =
+            Some([(BOOTSTRAP_ANNOTATION.to_owned(), "allowed".to_owned())].into());
+        leases
+            .replace("lake", &PostParams::default(), &changed)
+            .await
+            .unwrap();
+        let allowed = |snapshot: &Snapshot| {
+            matches!(
+                snapshot.knowledge,
+                Knowledge::Read {
+                    bootstrap: Bootstrap::Allowed,
+                    ..
+                }
+            )
+        };
+        timeout(WATCH_SILENCE_MAX, snapshots.wait_for(allowed))
+            .await
+            .unwrap()
+            .unwrap();
+        let of_leases = |verb: &str| -> u64 {
+            let requests = server.requests();
+            let matching = requests.iter().filter(|request| {
+                request.labels.resource == "leases" && request.labels.verb == verb
+            });
+            matching.map(|request| request.count).sum()
+        };
+        assert_eq!(
+            (of_leases("GET"), of_leases("LIST")),
+            (0, 1),
+            "one list and then only the watch"
+        );
+        follower.abort();
+        server.shutdown().await;
     }
 }

@@ -93,6 +93,13 @@ fn summarise(pod: &Value) -> Summary {
     }
     let initializing = initialize(pod, &mut summary);
     if !initializing || is_true(pod, "Initialized") {
+        // What init containers went through is over; only containers that go on running count now.
+        (summary.restarts, summary.last_restart) = (0, None);
+        for status in array(pod, "/status/initContainerStatuses") {
+            if is_sidecar(pod, status) {
+                add_restarts(status, &mut summary);
+            }
+        }
         run(pod, &mut summary);
     }
     if cell::is_deleting(pod) {
@@ -105,14 +112,16 @@ fn summarise(pod: &Value) -> Summary {
     summary
 }
 
+/// An init container that goes on running beside the others.
+fn is_sidecar(pod: &Value, status: &Value) -> bool {
+    array(pod, "/spec/initContainers").iter().any(|spec| {
+        text(spec, "/name") == text(status, "/name") && text(spec, "/restartPolicy") == "Always"
+    })
+}
+
 /// Looks at the init containers; true if the pod is still in one of them.
 fn initialize(pod: &Value, summary: &mut Summary) -> bool {
     let specs = array(pod, "/spec/initContainers");
-    let is_sidecar = |status: &Value| {
-        specs.iter().any(|spec| {
-            text(spec, "/name") == text(status, "/name") && text(spec, "/restartPolicy") == "Always"
-        })
-    };
     summary.total += specs
         .iter()
         .filter(|spec| text(spec, "/restartPolicy") == "Always")
@@ -129,7 +138,7 @@ fn initialize(pod: &Value, summary: &mut Summary) -> bool {
             summary.status = format!("Init:{}", ended(terminated));
             return true;
         }
-        if is_sidecar(status) && cell::flag(status, "/started") {
+        if is_sidecar(pod, status) && cell::flag(status, "/started") {
             summary.ready += usize::from(cell::flag(status, "/ready"));
             continue;
         }
@@ -264,6 +273,22 @@ mod tests {
                 {"name": "b", "ready": false, "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
         });
         expect(&pod, "1/2", "CrashLoopBackOff", "3 (60s ago)");
+    }
+
+    /// After a restart of the sandbox every instance showed two restarts: one was its init container's.
+    #[test]
+    fn restarts_of_init_containers_count_only_while_they_run() {
+        let mut pod = json!({
+            "spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]},
+            "status": {"phase": "Running",
+                "initContainerStatuses": [{"name": "i", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
+        });
+        expect(&pod, "0/1", "Init:CrashLoopBackOff", "4");
+        pod["status"]["initContainerStatuses"][0]["state"] =
+            json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+        pod["status"]["containerStatuses"] =
+            json!([{"name": "a", "ready": true, "restartCount": 1, "state": {"running": {}}}]);
+        expect(&pod, "1/1", "Running", "1");
     }
 
     #[test]
