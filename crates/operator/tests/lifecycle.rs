@@ -163,6 +163,15 @@ impl Stage {
         .await;
     }
 
+    async fn until_gone(&self, name: &str) {
+        let databases: Api<Database> = self.api();
+        self.until("gone", async || {
+            self.play_node().await;
+            databases.get_opt(name).await.expect("an answer").is_none()
+        })
+        .await;
+    }
+
     async fn end(self) {
         self.cancel.cancel();
         self.operator
@@ -239,16 +248,7 @@ async fn a_discarded_database_takes_its_volumes_with_it_and_a_kept_one_does_not(
         .delete("harbours", &DeleteParams::default())
         .await
         .expect("deleting");
-    stage
-        .until("gone", async || {
-            stage.play_node().await;
-            databases
-                .get_opt("harbours")
-                .await
-                .expect("an answer")
-                .is_none()
-        })
-        .await;
+    stage.until_gone("harbours").await;
     assert!(stage.claim_names().await.is_empty());
 
     stage.create("lagoons", 2, "Retain").await;
@@ -259,16 +259,7 @@ async fn a_discarded_database_takes_its_volumes_with_it_and_a_kept_one_does_not(
         .delete("lagoons", &DeleteParams::default())
         .await
         .expect("deleting");
-    stage
-        .until("gone", async || {
-            stage.play_node().await;
-            databases
-                .get_opt("lagoons")
-                .await
-                .expect("an answer")
-                .is_none()
-        })
-        .await;
+    stage.until_gone("lagoons").await;
     assert_eq!(stage.claim_names().await, ["lagoons-1", "lagoons-2"]);
     stage.end().await;
 }

@@ -3,12 +3,11 @@
 use geodb_merge::apply::{ApplyError, ApplyRequest, UpdateRequest};
 use geodb_merge::schema::Schema;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::error::{Cause, CauseReason, Details, Failure, Outcome, Reason};
 use super::kind::{KindInfo, Source};
 use super::meta;
-use super::registry::DEFINITIONS;
 
 /// Who writes, through which door, when.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ pub fn record(kind: &KindInfo, live: Option<&Value>, new: Value, writer: Writer<
     let Some(schema) = schema(kind) else {
         return new;
     };
-    let mut recorded = geodb_merge::apply::update(UpdateRequest {
+    geodb_merge::apply::update(UpdateRequest {
         live,
         new: &new,
         manager: writer.manager,
@@ -46,9 +45,7 @@ pub fn record(kind: &KindInfo, live: Option<&Value>, new: Value, writer: Writer<
         now: &meta::timestamp(writer.now),
         schema,
     })
-    .object;
-    keep_status_doors(kind, &[&new], &mut recorded);
-    recorded
+    .object
 }
 
 /// Merges what is applied into what is live.
@@ -75,9 +72,7 @@ pub fn apply(
         now: &meta::timestamp(writer.now),
         schema,
     };
-    let mut merged = geodb_merge::apply::apply(request).map_err(failure)?.object;
-    keep_status_doors(kind, &[applied, live.unwrap_or(&Value::Null)], &mut merged);
-    Ok(merged)
+    Ok(geodb_merge::apply::apply(request).map_err(failure)?.object)
 }
 
 fn failure(error: ApplyError) -> Box<Failure> {
@@ -108,39 +103,4 @@ fn failure(error: ApplyError) -> Box<Failure> {
 /// Whether a write changes anything. If not, times that only bookkeeping moved are put back.
 pub fn settle(live: &Value, new: &mut Value) -> bool {
     geodb_merge::apply::settle(live, new)
-}
-
-/// Merging takes an empty object without declared fields for an empty map and leaves it out. In a definition there is one that says
-/// something: `subresources.status: {}`. The first of the sources that has a version says whether it has that door.
-fn keep_status_doors(kind: &KindInfo, sources: &[&Value], result: &mut Value) {
-    if &*kind.resource != DEFINITIONS {
-        return;
-    }
-    let find = |source: &Value, name: &str| {
-        let versions = meta::at(source, &["spec", "versions"]).and_then(Value::as_array);
-        let mut named = versions
-            .into_iter()
-            .flatten()
-            .filter(|version| meta::text(version, &["name"]) == name);
-        named.next().cloned()
-    };
-    let versions = result
-        .get_mut("spec")
-        .and_then(|spec| spec.get_mut("versions"))
-        .and_then(Value::as_array_mut);
-    for version in versions.into_iter().flatten() {
-        let name = meta::text(version, &["name"]).to_owned();
-        let said = sources.iter().find_map(|source| find(source, &name));
-        let has_door = said
-            .as_ref()
-            .and_then(|said| meta::at(said, &["subresources", "status"]))
-            .is_some_and(Value::is_object);
-        if has_door {
-            meta::default(
-                meta::child(version, "subresources"),
-                "status",
-                Value::Object(Map::new()),
-            );
-        }
-    }
 }
