@@ -252,25 +252,28 @@ impl Call<'_> {
             bump_generation(&mut new);
         }
         set_finalizers(&mut new, kind, options);
-        if is_finished(kind, &new) {
-            if !options.dry_run {
-                self.remove(kind, old);
-            }
-            return Ok(Deleted {
-                object: Arc::new(new),
-                gone: true,
-            });
+        Ok(self.conclude(kind, old, new, options))
+    }
+
+    /// Removes what nothing holds any more, and stores what goes later.
+    fn conclude(
+        &mut self,
+        kind: &Arc<KindInfo>,
+        old: &Arc<Value>,
+        new: Value,
+        options: &DeleteOptions,
+    ) -> Deleted {
+        let gone = is_finished(kind, &new);
+        if gone && !options.dry_run {
+            self.remove(kind, old);
         }
-        if new == **old || options.dry_run {
-            return Ok(Deleted {
-                object: Arc::new(new),
-                gone: false,
-            });
-        }
-        Ok(Deleted {
-            object: self.commit(kind, new),
-            gone: false,
-        })
+        let stored = !gone && !options.dry_run && new != **old;
+        let object = if stored {
+            self.commit(kind, new)
+        } else {
+            Arc::new(new)
+        };
+        Deleted { object, gone }
     }
 
     /// Seconds until a pod must be gone. A pod that no node has, or that has ended, needs none; other kinds know no grace.
@@ -314,25 +317,7 @@ impl Call<'_> {
             );
         }
         meta::child(&mut new, "status").insert("phase".to_owned(), "Terminating".into());
-        if is_finished(kind, &new) {
-            if !options.dry_run {
-                self.remove(kind, old);
-            }
-            return Ok(Deleted {
-                object: Arc::new(new),
-                gone: true,
-            });
-        }
-        if new == **old || options.dry_run {
-            return Ok(Deleted {
-                object: Arc::new(new),
-                gone: false,
-            });
-        }
-        Ok(Deleted {
-            object: self.commit(kind, new),
-            gone: false,
-        })
+        Ok(self.conclude(kind, old, new, options))
     }
 
     /// A definition goes after its last object; its objects are deleted with it, and may have finalizers.
