@@ -14,12 +14,12 @@ use geodb_kit::operator::{Decision, Operator, Report, Wait};
 use geodb_kit::outcome::PassError;
 use geodb_plan::{Config, EventKind, Seen, Step, Trouble, World};
 use jiff::Timestamp;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::caches::Caches;
 use crate::credentials::{self, Contents, Subject};
-use crate::observe::{observe, read_secret};
+use crate::observe::observe;
 use crate::translate;
 
 /// What was being done when an Event happened; the reason says the rest.
@@ -45,10 +45,10 @@ impl Operator for DatabaseController {
         let Some(database) = self.caches.databases.get(key) else {
             return Ok(None);
         };
-        let world = observe(&database, &self.caches, &self.client, &self.config)
+        let (world, authority) = observe(&database, &self.caches, &self.client, &self.config)
             .await
             .map_err(|error| PassError::new("Observe", error))?;
-        let material = self.material(&world).await?;
+        let material = material(&world, authority.as_ref())?;
         Ok(Some(Observed {
             world,
             database,
@@ -109,51 +109,38 @@ impl Operator for DatabaseController {
     }
 }
 
-impl DatabaseController {
-    /// Secret values for what is missing. Certificates are signed by the authority that is stored, never by a fresh one.
-    async fn material(&self, world: &World) -> Result<BTreeMap<Credential, Contents>, PassError> {
-        let missing: Vec<Credential> = world
-            .credentials
-            .iter()
-            .filter(|(_, seen)| **seen == Seen::Absent)
-            .map(|(credential, _)| *credential)
-            .collect();
-        if missing.is_empty() || world.being_deleted() {
-            return Ok(BTreeMap::new());
-        }
-        let authority = self.stored_authority(world).await?;
-        let subject = Subject {
-            database: world.name(),
-            namespace: world.namespace(),
-            owner: &world.database.spec.owner,
-            app_database: &world.database.spec.database,
-        };
-        let now = SystemClock.now();
-        let mut material = BTreeMap::new();
-        for credential in missing {
-            let signed = matches!(credential, Credential::Server | Credential::Replication);
-            if signed && authority.is_none() {
-                continue;
-            }
-            let contents = credentials::make(credential, &subject, authority.as_ref(), now)
-                .map_err(|error| PassError::new("Credentials", error))?;
-            material.insert(credential, contents);
-        }
-        Ok(material)
+/// Secret values for what is missing. Certificates are signed by the authority that is stored, never by a fresh one.
+fn material(
+    world: &World,
+    authority: Option<&Contents>,
+) -> Result<BTreeMap<Credential, Contents>, PassError> {
+    let missing: Vec<Credential> = world
+        .credentials
+        .iter()
+        .filter(|(_, seen)| **seen == Seen::Absent)
+        .map(|(credential, _)| *credential)
+        .collect();
+    if missing.is_empty() || world.being_deleted() {
+        return Ok(BTreeMap::new());
     }
-
-    async fn stored_authority(&self, world: &World) -> Result<Option<Contents>, PassError> {
-        let api = Api::namespaced(self.client.clone(), world.namespace());
-        let secret = read_secret(&api, Credential::Authority.secret(world.name()))
-            .await
-            .map_err(|error| PassError::new("Observe", error))?;
-        Ok(secret.and_then(|secret| secret.data).map(|data| {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            data.into_iter()
-                .map(|(key, value)| (key, text(&value.0)))
-                .collect()
-        }))
+    let subject = Subject {
+        database: world.name(),
+        namespace: world.namespace(),
+        owner: &world.database.spec.owner,
+        app_database: &world.database.spec.database,
+    };
+    let now = SystemClock.now();
+    let mut material = BTreeMap::new();
+    for credential in missing {
+        let signed = matches!(credential, Credential::Server | Credential::Replication);
+        if signed && authority.is_none() {
+            continue;
+        }
+        let contents = credentials::make(credential, &subject, authority, now)
+            .map_err(|error| PassError::new("Credentials", error))?;
+        material.insert(credential, contents);
     }
+    Ok(material)
 }
 
 fn report(database: &Database, status: &DatabaseStatus) -> Option<Report> {

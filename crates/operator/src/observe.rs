@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim, Secret};
 use kube::{Api, Client, ResourceExt};
 
 use crate::caches::Caches;
+use crate::credentials::Contents;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
@@ -22,22 +23,22 @@ pub enum ObserveError {
     SecretTimeout { name: String },
 }
 
-/// Everything a decision needs. What cannot be read is `Unknown`, never `Absent`.
+/// Everything a decision needs, and the stored authority with its key if there is one. What cannot be read is `Unknown`, never `Absent`.
 pub async fn observe(
     database: &Database,
     caches: &Caches,
     client: &Client,
     config: &Config,
-) -> Result<World, ObserveError> {
+) -> Result<(World, Option<Contents>), ObserveError> {
     let (name, namespace) = (
         database.name_any(),
         database.namespace().unwrap_or_default(),
     );
     let secrets = read_secrets(client, &namespace, &name).await?;
-    let authority_pem = secrets
+    let authority = secrets
         .get(&Credential::Authority)
         .and_then(Option::as_ref)
-        .and_then(certificate);
+        .map(contents);
     let credentials = secrets
         .into_iter()
         .map(|(credential, secret)| (credential, seen(secret)))
@@ -51,15 +52,18 @@ pub async fn observe(
     let register = caches
         .registers
         .get(&Key::new(namespace, names::register(&name)));
-    Ok(World {
+    let world = World {
         config: config.clone(),
         database: database.clone(),
         register: register.map_or(Seen::Absent, |lease| read_register(&lease)),
         credentials,
-        authority_pem,
+        authority_pem: authority
+            .as_ref()
+            .and_then(|authority| authority.get("tls.crt").cloned()),
         pods: pods.iter().map(|pod| view_pod(pod)).collect(),
         claims: claims.iter().map(|claim| view_claim(claim)).collect(),
-    })
+    };
+    Ok((world, authority))
 }
 
 fn seen(secret: Option<Secret>) -> Seen<()> {
@@ -86,7 +90,7 @@ async fn read_secrets(
         .map(|all| all.into_iter().collect())
 }
 
-pub async fn read_secret(api: &Api<Secret>, name: String) -> Result<Option<Secret>, ObserveError> {
+async fn read_secret(api: &Api<Secret>, name: String) -> Result<Option<Secret>, ObserveError> {
     match tokio::time::timeout(crate::limits::READ_DEADLINE, api.get_opt(&name)).await {
         Ok(Ok(secret)) => Ok(secret),
         Ok(Err(source)) => Err(ObserveError::Secret { name, source }),
@@ -94,9 +98,12 @@ pub async fn read_secret(api: &Api<Secret>, name: String) -> Result<Option<Secre
     }
 }
 
-fn certificate(secret: &Secret) -> Option<String> {
-    let data = secret.data.as_ref()?.get("tls.crt")?;
-    String::from_utf8(data.0.clone()).ok()
+/// What is not text is left out, and so missed by whoever needs it.
+fn contents(secret: &Secret) -> Contents {
+    let data = secret.data.iter().flatten();
+    let texts =
+        data.map(|(key, value)| Some((key.clone(), String::from_utf8(value.0.clone()).ok()?)));
+    texts.flatten().collect()
 }
 
 /// An unreadable register is `Unknown`: deciding on less than the agents know would be worse than waiting.
